@@ -1,5 +1,6 @@
 use onefold_backend::rados::{RadosError, Refusal};
 use onefold_backend::{BackendError, Operation};
+use onefold_seal::wire::WireError;
 use onefold_volume::VolumeError;
 
 /// What can go wrong with a cluster.
@@ -30,5 +31,14 @@ pub(crate) fn failed(operation: Operation, error: RadosError) -> VolumeError {
         }
         Refusal::Full => BackendError::Full { name, operation, place, source: error.into() }.into(),
         _ => BackendError::Io { name, operation, place, source: error.into() }.into(),
+    }
+}
+
+/// The error of `object`, whose bytes are not what they must be.
+pub(crate) fn damaged_object(object: &str, error: &WireError) -> VolumeError {
+    VolumeError::Damaged {
+        object: object.to_owned(),
+        at: error.at as u64,
+        problem: error.to_string(),
     }
 }

@@ -15,3 +15,8 @@ pub fn rerecord(bytes: &[u8]) -> Result<Vec<u8>, WireError> {
 pub fn restate(fields: &[u8]) -> Result<Vec<u8>, WireError> {
     State::read(&mut Reader::new(fields)).map(|state| state.fields())
 }
+
+/// How much a shard uses of each container, decoded and encoded again.
+pub fn reuse(bytes: &[u8]) -> Result<Vec<u8>, WireError> {
+    crate::containers::reuse(bytes)
+}

@@ -9,22 +9,26 @@
 //! | --- | --- |
 //! | simulate | what a number of gateways would reach, by discrete events |
 //! | gateway | the domain, leases of gateways, who has which shard, names of volumes |
-//! | pool | making, opening and removing the objects of a shard |
 //! | journal, folder | what a shard durably knows, and its files |
+//! | containers | containers that shards share, and who uses each |
+//! | hints | what shards tell one another of pages |
+//! | shard | one shard of many, which shares its containers; its objects; a volume that becomes one of another |
 //! | clock | the clock by which leases end |
 //! | routing | which gateway holds the hints of a fingerprint, and the way there |
 
 mod clock;
+pub mod containers;
 mod error;
 mod folder;
 #[doc(hidden)]
 pub mod fuzz;
 mod gateway;
+pub mod hints;
 mod journal;
-mod pool;
 pub mod routing;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
+mod shard;
 pub mod simulate;
 
 pub use clock::{BootClock, LeaseClock};
@@ -36,4 +40,4 @@ pub use gateway::{
     ShardRecord, Shards, Tenure, VALID, WAIT, gateways,
 };
 pub use journal::shards::{JournalSizes, RadosJournals};
-pub use pool::{create, open};
+pub use shard::{SharedShard, create_shard, detach, open_shard};

@@ -35,6 +35,22 @@ onefold_backend::seeded_bugs! {
         ReadWithoutLease,
         /// Reads show writes that are not durable.
         ReadUnsettled,
+        /// A drop removes the registration whatever its value is.
+        DroppedAnyValue,
+        /// A registration takes the place of any value.
+        RegisteredOverAnyValue,
+        /// A guard is removed whatever happened since its set was read as empty.
+        RemovedUnversioned,
+        /// A creation without an answer is sent again.
+        CreatedAgain,
+        /// A guard takes registrations from its creation on.
+        CreatedOpen,
+        /// A guard is opened whatever its version is.
+        OpenedAnyVersion,
+        /// A sweep looks at the shard's registrations before it reads the guard.
+        SweptByOldMemory,
+        /// No shard looks for registrations of its own that it does not know of.
+        NeverSwept,
     }
 }
 

@@ -1,6 +1,10 @@
 //! Journals of shards in Ceph itself: they keep the contract, and nothing that was acknowledged is lost,
 //! whoever takes a shard over and whatever becomes of Ceph's servers.
 
+#[path = "common/shards.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod shards;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -9,12 +13,14 @@ use std::thread;
 use std::time::Duration;
 
 use onefold_backend::rados::{CephOptions, RadosCluster, RadosPool};
-use onefold_cluster::{JournalSizes, RadosJournals};
+use onefold_cluster::containers::fsck;
+use onefold_cluster::{JournalSizes, RadosJournals, detach};
 use onefold_seal::ObjectId;
-use onefold_testkit::ceph::{Ceph, REPLICATED};
+use onefold_testkit::ceph::{Ceph, ERASURE_CODED, REPLICATED};
 use onefold_testkit::skip;
 use onefold_volume::conformance::{self, take};
 use onefold_volume::{Metadata, Shard, VolumeError, Writer};
+use shards::{Space, expect_sound, image, put};
 
 const SHARD: Shard = Shard::of(ObjectId::from_bytes([7; 16]));
 const OTHER: Shard = Shard::of(ObjectId::from_bytes([8; 16]));
@@ -37,6 +43,11 @@ fn with_ceph(test: impl FnOnce(&mut Ceph)) {
 
 /// A connection of its own to a namespace.
 fn open(conf: &Path, namespace: &str, limit: Duration) -> Arc<dyn RadosPool> {
+    open_in(conf, REPLICATED, namespace, limit)
+}
+
+/// The same of a namespace of another pool.
+fn open_in(conf: &Path, pool: &str, namespace: &str, limit: Duration) -> Arc<dyn RadosPool> {
     let options = CephOptions {
         conf: Some(conf.to_owned()),
         connect_limit: LONG,
@@ -45,7 +56,7 @@ fn open(conf: &Path, namespace: &str, limit: Duration) -> Arc<dyn RadosPool> {
     };
     let cluster = RadosCluster::connect(&options).unwrap();
     // A busy server may take longer than a short limit.
-    let mut tries = (0..1000).map(|_| cluster.pool(REPLICATED, namespace));
+    let mut tries = (0..1000).map(|_| cluster.pool(pool, namespace));
     Arc::new(tries.find_map(Result::ok).expect("a server answers now and then"))
 }
 
@@ -66,6 +77,45 @@ fn journals_in_ceph_keep_what_the_contract_says() {
             conformance::metadata(&|| first(), SHARD);
             conformance::many_shards(&*journals()(), SHARD, OTHER);
         }
+    });
+}
+
+/// Shards share containers in an erasure-coded pool: equal images are stored once, a clone in another shard
+/// stores nothing, and all space comes back.
+#[test]
+fn shards_in_ceph_share_containers() {
+    with_ceph(|ceph| {
+        let meta = open(&ceph.conf(), "sharing", LONG);
+        let data = open_in(&ceph.conf(), ERASURE_CODED, "sharing", LONG);
+        let space = Space::over(meta, data);
+        let (first, second) = (space.add(1), space.add(2));
+        let bytes = image(1, 300);
+        put(&first, "a", &bytes);
+        let alone = space.stored();
+        put(&second, "b", &bytes);
+        let both = space.stored();
+        assert!(both as f64 <= 1.02 * alone as f64, "{both} bytes, {alone} in one shard");
+        second.pool().clone_volume("b", "s", true).unwrap();
+        detach(&second, "s", &first, "c").unwrap();
+        assert_eq!(space.stored(), both);
+        for (shard, name) in [(&first, "a"), (&second, "b"), (&first, "c")] {
+            shards::expect(shard, name, &bytes);
+        }
+        // as a successor finds it
+        drop(second);
+        let second = space.open(2);
+        shards::expect(&second, "b", &bytes);
+        for shard in [&first, &second] {
+            expect_sound(shard);
+        }
+        assert_eq!(fsck(&[&first, &second], true).unwrap().problems, []);
+        for (shard, name) in [(&first, "a"), (&second, "b"), (&second, "s"), (&first, "c")] {
+            shard.pool().delete_volume(name).unwrap();
+        }
+        for shard in [&first, &second, &first, &second] {
+            shard.maintain().unwrap();
+        }
+        assert_eq!(space.left(), Vec::<String>::new(), "{:#?}", space.guards());
     });
 }
 

@@ -226,14 +226,15 @@ fn options() -> Options {
 }
 
 fn create(pool: &Arc<dyn RadosPool>) -> Result<(), VolumeError> {
-    onefold_cluster::create(pool, SHARD, Hash::Blake3)
+    onefold_cluster::create_shard(pool, SHARD, Hash::Blake3)
 }
 
 fn open(
     pool: &Arc<dyn RadosPool>,
     options: Options,
 ) -> Result<(Pool, Vec<VolumeError>), VolumeError> {
-    onefold_cluster::open(pool, SHARD, options)
+    let opened = onefold_cluster::open_shard(pool, pool, SHARD, Arc::new(()), options);
+    opened.map(|(shard, damage)| (shard.pool().clone(), damage))
 }
 
 fn write(pool: &Pool, at: u64, n: u64) -> Result<(), onefold_block::BlockError> {

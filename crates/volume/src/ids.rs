@@ -81,6 +81,24 @@ pub(crate) fn number_of(id: ObjectId) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
+/// A container that shards of a cluster share: by whom, and as which of its containers, it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SharedName {
+    /// The shard.
+    pub shard: ObjectId,
+    /// The writer of that shard, from 1.
+    pub writer: Writer,
+    /// The number that the container has in that shard, from 1.
+    pub number: u64,
+}
+
+impl fmt::Display for SharedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { shard, writer, number } = self;
+        write!(f, "container {number} of writer {writer} of shard {shard}")
+    }
+}
+
 /// A page: which container, and which of its slots. Or a hole, which reads as zeros.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Handle(u64);

@@ -17,6 +17,7 @@
 //! | state | maps, pages and their references, queued records |
 //! | journal | what a pool durably knows, and its one writer |
 //! | containers | files of pages |
+//! | sharing | containers that shards of a cluster share |
 //! | sync | locks: blocks, pages, turns |
 //! | limits | names and sizes of volumes |
 //! | error | what can go wrong |
@@ -43,6 +44,7 @@ mod pool;
 mod recovery;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
+mod sharing;
 mod space;
 mod state;
 mod sync;
@@ -54,7 +56,7 @@ pub use device::Volume;
 pub use engine::hook::Between;
 pub use engine::options::{IndexLayout, Options};
 pub use error::{ContainerFileError, StreamError, VolumeError};
-pub use ids::{Version, VolumeId, Writer};
+pub use ids::{SharedName, Version, VolumeId, Writer};
 pub use journal::frame::Frame;
 pub use journal::journals::Journals;
 pub use journal::metadata::{Checkpoint, Known, MAX_BATCH, Metadata, Shard, Take, Taken};
@@ -62,8 +64,10 @@ pub use onefold_container::Codec;
 pub use pool::details::VolumeDetails;
 pub use pool::head::Hash;
 pub use pool::open::Pool;
+pub use pool::sharing::{SharedPage, Use};
 pub use pool::statistics::Statistics;
 pub use pool::volumes::VolumeInfo;
+pub use sharing::{PageHint, RegisteredAs, SharedLog, SharedState, Sharing};
 pub use transfer::stream::StreamHead;
 pub use transfer::volumes::Transferred;
 pub use upkeep::check::Checked;

@@ -45,6 +45,14 @@ onefold_backend::seeded_bugs! {
         PendingUntold,
         /// A compaction passes by what volumes no longer have and still refer to.
         DyingUnforwarded,
+        /// A page of another shard is mapped before the registration in its container was sent.
+        MappedUnregistered,
+        /// A page of another shard is mapped although no answer to the registration came.
+        MappedUnanswered,
+        /// Who takes a shard over goes on with a registration whose drop was announced.
+        DropsForgotten,
+        /// A hint is believed without a look at the container.
+        HintBelieved,
     }
 }
 

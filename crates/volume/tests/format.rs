@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::cut_everywhere;
-use format_reader::{Files, Pool as ByDocument};
+use format_reader::{Files, Pool as ByDocument, Registrations, Stage};
 use onefold_backend::{Folder, LocalFolder};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::{random, text};
@@ -299,4 +299,32 @@ fn pools_of_frozen_formats_are_read_by_the_document() {
 fn sha256(bytes: &[u8]) -> String {
     use sha2::Digest;
     sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn registrations_are_read_by_the_document() {
+    let shard = [7; 16];
+    let bytes = [
+        // container 1 is made by writer 300, and counts
+        &[20, 1, 1, 0xac, 2][..],
+        &[21, 1, 1],
+        // writer 2 registers in container 5 of writer 3 of another shard, and that counts
+        &[20, 2, 2, 2],
+        &shard,
+        &[3, 5],
+        &[21, 2, 1],
+        // the same, which is refused; and one that is about to be dropped
+        &[20, 3, 2, 2],
+        &shard,
+        &[3, 6],
+        &[21, 3, 0],
+        &[20, 1, 3],
+    ]
+    .concat();
+    let found = Registrations::of(&bytes).all;
+    let expected =
+        [(1, (300, None, Stage::Dropping)), (2, (2, Some((shard, 3, 5)), Stage::Registered))];
+    assert_eq!(found, BTreeMap::from(expected));
+    // the program decodes and encodes the same bytes
+    assert_eq!(onefold_volume::fuzz::recode(&bytes).unwrap(), bytes);
 }

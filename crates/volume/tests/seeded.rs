@@ -22,6 +22,10 @@ use onefold_volume::seeded::{self, Bug};
 /// Scripts that are tried at most until a bug is caught.
 const SEEDS: u64 = 60;
 
+/// Bugs of shards that share containers: a test of the crate onefold-cluster looks for them.
+const OF_SHARING: [Bug; 4] =
+    [Bug::MappedUnregistered, Bug::MappedUnanswered, Bug::DropsForgotten, Bug::HintBelieved];
+
 /// Half of the scripts meet a quota.
 fn cut(seed: u64) {
     common::cut_everywhere(seed, 6, (seed % 2 == 1).then_some(40_000), &|_, _| {});
@@ -46,7 +50,7 @@ fn look(bug: Bug, seed: u64) {
 #[test]
 fn every_bug_is_caught() {
     let hook = take_hook();
-    for bug in Bug::ALL {
+    for bug in Bug::ALL.iter().filter(|bug| !OF_SHARING.contains(bug)) {
         set_hook(Box::new(|_| {}));
         seeded::activate(Some(*bug));
         let caught = (0..SEEDS).find(|seed| catch_unwind(|| look(*bug, *seed)).is_err());

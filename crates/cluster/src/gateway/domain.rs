@@ -12,7 +12,7 @@ use super::names::Names;
 use super::shards::Shards;
 use crate::error::failed;
 use crate::gateway::lease::gateways_table;
-use crate::pool;
+use crate::shard;
 
 /// The object that says what the namespace holds.
 const ROOT: &str = "onefold";
@@ -51,7 +51,7 @@ impl Domain {
             let place = format!("pool {}", pool.kind().name);
             BackendError::AlreadyExists { name: ROOT.to_owned(), place }.into()
         };
-        pool::ensure_fitting(pool)?;
+        shard::ensure_fitting(pool)?;
         if Self::find(&**pool)?.is_some() {
             return Err(exists());
         }

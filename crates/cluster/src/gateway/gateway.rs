@@ -18,6 +18,7 @@ use super::records::{About, GatewayRecord};
 use super::shards::Shards;
 use super::watch::Watch;
 use crate::clock::LeaseClock;
+use crate::hints::Hints;
 
 /// How long a caller waits at a time for another thread that takes or gives away the same shard.
 const SETTLING: Duration = Duration::from_secs(60);
@@ -29,6 +30,10 @@ pub struct Settings {
     pub about: About,
     /// How shards are opened. The memory in it is that of all of them.
     pub options: Options,
+    /// The pool for containers, if it is not that of everything else.
+    pub data: Option<Arc<dyn RadosPool>>,
+    /// Where shards look for pages that others have stored.
+    pub hints: Arc<dyn Hints>,
 }
 
 /// A gateway.

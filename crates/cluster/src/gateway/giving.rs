@@ -14,13 +14,13 @@ use super::open::OpenShard;
 use super::records::ShardRecord;
 use super::shards::SeenShard;
 use crate::error::failed;
-use crate::pool;
+use crate::shard;
 
 impl Gateway {
     /// Removes the doomed shard `id`, which this gateway has by the record `doomed`: its objects, names that
     /// lead to it, and last its record.
     pub(super) fn erase(&self, id: ObjectId, doomed: &SeenShard) -> Result<(), VolumeError> {
-        pool::remove(&self.pool, id)?;
+        shard::remove(&self.pool, id)?;
         for (name, record) in self.names.all()? {
             if record.shard == id {
                 self.names.change(&name, Some(&record), None)?;
@@ -39,6 +39,10 @@ impl Gateway {
     pub fn give_back(&self, id: ObjectId) -> Result<(), VolumeError> {
         let Some(shard) = self.close(id) else { return Ok(()) };
         let is_empty = shard.change().is_empty();
+        if is_empty && let Err(error) = shard.shared().vacate() {
+            // what it leaves other shards' sweeps remove
+            self.audience.tell(GatewayEvent::Failed(error));
+        }
         let error = if is_empty { None } else { shard.pool().checkpoint().err() };
         drop(shard);
         let given = self.give_record(id, is_empty);

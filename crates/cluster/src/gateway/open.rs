@@ -11,11 +11,11 @@ use super::names::Names;
 use super::records::{NameRecord, token};
 use super::tenure::Tenure;
 use super::unsettled::Unsettled;
+use crate::shard::SharedShard;
 
 /// A shard that a gateway has open.
 pub struct OpenShard {
-    id: ObjectId,
-    pool: Pool,
+    shared: SharedShard,
     tenure: Arc<Tenure>,
     names: Names,
     /// The records of the names of its volumes. Volumes are changed one at a time.
@@ -26,7 +26,7 @@ pub struct OpenShard {
 
 impl std::fmt::Debug for OpenShard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OpenShard").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("OpenShard").field("id", &self.id()).finish_non_exhaustive()
     }
 }
 
@@ -37,19 +37,24 @@ pub struct Changing<'a> {
 }
 
 impl OpenShard {
-    pub(super) fn new(id: ObjectId, pool: Pool, tenure: Tenure, names: Names) -> Self {
+    pub(super) fn new(shared: SharedShard, tenure: Tenure, names: Names) -> Self {
         let tenure = Arc::new(tenure);
-        Self { id, pool, tenure, names, known: Mutex::default(), unsettled: Mutex::default() }
+        Self { shared, tenure, names, known: Mutex::default(), unsettled: Mutex::default() }
     }
 
     /// The id of the shard.
     pub fn id(&self) -> ObjectId {
-        self.id
+        self.shared.id()
     }
 
     /// Its volumes.
     pub fn pool(&self) -> &Pool {
-        &self.pool
+        self.shared.pool()
+    }
+
+    /// The shard, with the containers that it shares.
+    pub fn shared(&self) -> &SharedShard {
+        &self.shared
     }
 
     /// Until when its reads are answered.
@@ -62,7 +67,7 @@ impl OpenShard {
     /// # Errors
     /// [`VolumeError::NoVolume`].
     pub fn device(&self, name: &str) -> Result<LeasedDevice<Volume>, VolumeError> {
-        let volume = self.pool.volume(name)?;
+        let volume = self.pool().volume(name)?;
         let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         let unsettled = Arc::clone(unsettled.entry(name.to_owned()).or_default());
         Ok(LeasedDevice::new(volume, Arc::clone(&self.tenure), unsettled))
@@ -78,7 +83,7 @@ impl OpenShard {
     /// another caller changes volumes.
     pub(super) fn has_unnoted(&self) -> bool {
         let Ok(known) = self.known.try_lock() else { return false };
-        let volumes = self.pool.volumes();
+        let volumes = self.pool().volumes();
         let is_noted =
             |one: &VolumeInfo| known.get(&one.name).is_some_and(|record| is_as(record, one));
         volumes.len() != known.len() || !volumes.iter().all(is_noted)
@@ -93,7 +98,7 @@ fn is_as(record: &NameRecord, one: &VolumeInfo) -> bool {
 impl Changing<'_> {
     fn record(&self, one: &VolumeInfo) -> NameRecord {
         NameRecord {
-            shard: self.shard.id,
+            shard: self.shard.id(),
             token: token(),
             size: one.size,
             block_size: one.block_size,
@@ -123,7 +128,7 @@ impl Changing<'_> {
         if self.known.contains_key(name) {
             return Err(exists());
         }
-        let shard = self.shard.id;
+        let shard = self.shard.id();
         let record =
             NameRecord { shard, token: token(), size: 0, block_size: 0, is_read_only: false };
         let names = &self.shard.names;
@@ -143,7 +148,7 @@ impl Changing<'_> {
     /// [`VolumeError::VolumeExists`] if a name leads to another shard, after all others were brought in
     /// line. After any other error the call may be repeated.
     pub fn sync(&mut self) -> Result<(), VolumeError> {
-        let volumes = self.shard.pool.volumes();
+        let volumes = self.shard.pool().volumes();
         let names = &self.shard.names;
         let is_gone = |name: &String| volumes.iter().all(|one| one.name != *name);
         let gone: Vec<String> = self.known.keys().filter(|name| is_gone(name)).cloned().collect();
@@ -160,7 +165,7 @@ impl Changing<'_> {
                 None => names.find(&one.name)?,
             };
             let record = match earlier {
-                Some(earlier) if earlier.shard != self.shard.id => {
+                Some(earlier) if earlier.shard != self.shard.id() => {
                     taken = Some(one.name.clone());
                     continue;
                 }
@@ -182,6 +187,6 @@ impl Changing<'_> {
 
     /// Whether the shard has no volume, and can be removed.
     pub fn is_empty(&self) -> bool {
-        self.shard.pool.volumes().is_empty()
+        self.shard.pool().volumes().is_empty()
     }
 }

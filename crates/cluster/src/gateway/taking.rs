@@ -12,7 +12,7 @@ use super::open::OpenShard;
 use super::records::ShardRecord;
 use super::shards::SeenShard;
 use super::tenure::Tenure;
-use crate::pool;
+use crate::shard::{SharedShard, create_shard, open_shard};
 
 /// A gateway makes room for at least so many shards in its memory.
 const LEAST_SHARES: usize = 8;
@@ -86,11 +86,16 @@ impl Gateway {
         Ok(Some((shard, damage)))
     }
 
+    fn open_shared(&self, id: ObjectId) -> Result<(SharedShard, Vec<VolumeError>), VolumeError> {
+        let data = self.settings.data.as_ref().unwrap_or(&self.pool);
+        open_shard(&self.pool, data, id, Arc::clone(&self.settings.hints), self.share())
+    }
+
     /// Opens the shard `id`, and brings its names in line with its volumes.
     fn open(&self, id: ObjectId, lease: &Arc<GatewayLease>) -> Result<Opened, VolumeError> {
-        let (pool, damage) = pool::open(&self.pool, id, self.share())?;
+        let (shared, damage) = self.open_shared(id)?;
         let tenure = Tenure::new(Arc::clone(lease));
-        let shard = Arc::new(OpenShard::new(id, pool, tenure, self.names.clone()));
+        let shard = Arc::new(OpenShard::new(shared, tenure, self.names.clone()));
         match shard.change().sync() {
             // its other volumes can be used
             Err(error @ VolumeError::VolumeExists { .. }) => {
@@ -167,11 +172,11 @@ impl Gateway {
         make: impl FnOnce(&Pool) -> Result<(), VolumeError>,
         lease: &Arc<GatewayLease>,
     ) -> Result<Arc<OpenShard>, VolumeError> {
-        pool::create(&self.pool, id, self.domain.hash)?;
-        let (pool, _) = pool::open(&self.pool, id, self.share())?;
-        make(&pool)?;
+        create_shard(&self.pool, id, self.domain.hash)?;
+        let (shared, _) = self.open_shared(id)?;
+        make(shared.pool())?;
         let tenure = Tenure::new(Arc::clone(lease));
-        let shard = Arc::new(OpenShard::new(id, pool, tenure, self.names.clone()));
+        let shard = Arc::new(OpenShard::new(shared, tenure, self.names.clone()));
         let mut changing = shard.change();
         changing.claim(name)?;
         changing.sync()?;

@@ -147,7 +147,7 @@ fn settings(host: &str) -> Settings {
         nbd: format!("{host}:10809"),
         rpc: Bytes::new(),
     };
-    Settings { about, options }
+    Settings { about, options, data: None, hints: Arc::new(()) }
 }
 
 fn page(value: u64) -> Vec<u8> {

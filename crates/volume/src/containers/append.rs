@@ -4,6 +4,7 @@
 //! What is appended counts once the state knows of it, under the state's lock. Until then it is
 //! bytes behind the last page, which mean nothing.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use onefold_container::{AppendedContainer, Content, Directory, MAX_FOOTER_LEN};
@@ -36,11 +37,14 @@ pub(crate) struct Appender {
     /// How many pages it has then at most.
     pub(crate) most_pages: usize,
     open: Option<(Arc<PageFile>, AppendedContainer)>,
+    /// Containers of a shard that were made and have no bytes yet.
+    pub(crate) ready: VecDeque<Arc<PageFile>>,
 }
 
 impl Appender {
     pub(crate) fn new(files: Arc<Files>, envelope: Envelope, container_len: u64) -> Self {
-        Self { files, envelope, container_len, most_pages: MOST_PAGES as usize, open: None }
+        let (most_pages, ready) = (MOST_PAGES as usize, VecDeque::new());
+        Self { files, envelope, container_len, most_pages, open: None, ready }
     }
 
     /// The number of the open container.
@@ -61,8 +65,17 @@ impl Appender {
 
     /// Begins container `number`; its file, and how long it is. There must be none open.
     pub(crate) fn begin(&mut self, number: u32) -> Result<(Arc<PageFile>, u32), VolumeError> {
-        assert!(self.open.is_none(), "one container at a time");
         let file = self.files.open(number)?;
+        self.begin_in(file)
+    }
+
+    /// The same in `file`, which is that of a container which may be begun.
+    pub(crate) fn begin_in(
+        &mut self,
+        file: Arc<PageFile>,
+    ) -> Result<(Arc<PageFile>, u32), VolumeError> {
+        assert!(self.open.is_none(), "one container at a time");
+        let number = file.number();
         let (writer, start) =
             AppendedContainer::new(&self.envelope, container_id(number), Content::Data);
         // what a crash, or a full disk, may have left under this name
@@ -109,7 +122,7 @@ impl Appender {
                 break;
             }
             entries.push(PageEntry {
-                offset: offset as u32,
+                offset: len as u32,
                 stored_len: page.stored_len,
                 len: page.len,
                 codec: page.codec,
@@ -118,20 +131,20 @@ impl Appender {
             });
             len += stored_len;
         }
-        file.append(&rest.bytes[..len])?;
-        for page in &entries {
+        let begin = file.append(&rest.bytes[..len])? as u32;
+        for page in &mut entries {
+            page.offset += begin;
             writer.enter(page.group(), [(page.fingerprint, page.len)]);
         }
         Ok(entries)
     }
 
-    /// Gives the open container its footer; its number, and how long the footer is. After an error it
+    /// Gives the open container its footer; its number, and how many bytes come after its last page. After an error it
     /// is open as before.
     pub(crate) fn seal(&mut self) -> Result<(u32, u64), VolumeError> {
         let (file, writer) = self.open.as_ref().expect("a container is open");
-        let footer = writer.footer();
-        file.append(&footer)?;
-        let sealed = (file.number(), footer.len() as u64);
+        file.append_footer(writer.directory())?;
+        let sealed = (file.number(), file.len() - writer.len());
         self.open = None;
         Ok(sealed)
     }

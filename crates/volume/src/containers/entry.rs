@@ -33,6 +33,11 @@ impl PageEntry {
         Self { offset: offset as u32, stored_len, len, codec, check, fingerprint }
     }
 
+    /// Whether it begins where pages may begin.
+    pub(crate) fn is_within(&self) -> bool {
+        self.offset < 1 << 30
+    }
+
     /// The group that it is in its container.
     pub(crate) fn group(&self) -> GroupEntry {
         let Self { offset, stored_len, len, codec, check, .. } = *self;

@@ -5,17 +5,19 @@
 //! closed is found as by a clock's hand: the first that was not read since the hand passed it. Who
 //! reads an open file takes the lock of that file alone, to read.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockWriteGuard, TryLockError, Weak};
 
 use onefold_backend::{BackendError, Folder, Log, LogReader, Operation, Syncer};
-use onefold_container::{AppendedContainer, Content, Directory};
-use onefold_seal::Envelope;
+use onefold_container::{AppendedContainer, Codec, Content, Directory, GroupEntry};
+use onefold_seal::{Check, Envelope, ObjectId};
 
+use crate::containers::entry::PageEntry;
 use crate::error::VolumeError;
-use crate::ids::{container_id, container_name};
+use crate::ids::{SharedName, container_id, container_name};
+use crate::sharing::{SharedLog, Sharing};
 
 /// The files of a pool's containers.
 pub(crate) struct Files {
@@ -25,17 +27,77 @@ pub(crate) struct Files {
     most: usize,
     /// Those that are open and may be closed, where the hand comes next first. Some may be gone.
     hand: Mutex<VecDeque<Weak<PageFile>>>,
+    /// What shares containers with other shards, and whose container each number is.
+    sharing: Option<(Arc<dyn Sharing>, ObjectId)>,
+    shared: Mutex<HashMap<u32, Shared>>,
+}
+
+/// A container that shards share.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared {
+    pub(crate) name: SharedName,
+    /// Whether this pool did not make it under this number, and refers to some pages of it.
+    pub(crate) is_foreign: bool,
 }
 
 impl Files {
     /// Those in `folder`, of the pool whose containers `envelope` has; `most` is at least one.
     pub(crate) fn new(folder: Arc<dyn Folder>, envelope: Envelope, most: usize) -> Arc<Self> {
-        Arc::new(Self { folder, envelope, most: most.max(1), hand: Mutex::default() })
+        Self::with(folder, envelope, most, None)
     }
 
-    /// What containers of this pool are sealed with.
-    pub(crate) fn envelope(&self) -> &Envelope {
-        &self.envelope
+    /// The same of a pool whose containers are made by `sharing`, if there is one, as those of a shard.
+    pub(crate) fn with(
+        folder: Arc<dyn Folder>,
+        envelope: Envelope,
+        most: usize,
+        sharing: Option<(Arc<dyn Sharing>, ObjectId)>,
+    ) -> Arc<Self> {
+        let (hand, shared) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { folder, envelope, most: most.max(1), hand, sharing, shared })
+    }
+
+    /// What shares containers with other shards.
+    pub(crate) fn sharing(&self) -> Option<&Arc<dyn Sharing>> {
+        self.sharing.as_ref().map(|(sharing, _)| sharing)
+    }
+
+    /// The shard that this pool is, if it shares containers.
+    pub(crate) fn own_shard(&self) -> Option<ObjectId> {
+        self.sharing.as_ref().map(|(_, own)| *own)
+    }
+
+    /// Container `number` is this one, from before its file is asked for.
+    pub(crate) fn name_shared(&self, number: u32, shared: Shared) {
+        self.shared.lock().expect("nobody panics with it").insert(number, shared);
+    }
+
+    /// Container `number` is none any more. Files of it stay as they are.
+    pub(crate) fn forget_shared(&self, number: u32) {
+        self.shared.lock().expect("nobody panics with it").remove(&number);
+    }
+
+    /// Opens container `number` to read.
+    fn reader(
+        &self,
+        number: u32,
+        shared: Option<Shared>,
+    ) -> Result<Box<dyn LogReader>, BackendError> {
+        match (shared, &self.sharing) {
+            (Some(shared), Some((sharing, _))) => sharing.reader(shared.name),
+            _ => self.folder.reader(&container_name(number)),
+        }
+    }
+
+    /// Container `name` of any shard, to look at its directory.
+    pub(crate) fn shared_file(self: &Arc<Self>, name: SharedName) -> Arc<PageFile> {
+        self.file_of(0, 0, Open::Closed, Some(Shared { name, is_foreign: true }))
+    }
+
+    /// The file of container `number`, which was just made.
+    pub(crate) fn begun(self: &Arc<Self>, number: u32, log: Box<dyn SharedLog>) -> Arc<PageFile> {
+        let (len, syncer) = (log.len(), log.syncer());
+        self.file(number, len, Open::Shared { log, syncer })
     }
 
     /// The file of container `number`, to append to; made if there is none.
@@ -51,7 +113,8 @@ impl Files {
         self: &Arc<Self>,
         number: u32,
     ) -> Result<(Arc<PageFile>, Option<BackendError>), BackendError> {
-        let (len, open, missing) = match self.folder.reader(&container_name(number)) {
+        let shared = self.shared.lock().expect("nobody panics with it").get(&number).copied();
+        let (len, open, missing) = match self.reader(number, shared) {
             Ok(reader) => (reader.len(), Open::Reader(reader), None),
             Err(error) if error.is_not_found() => (0, Open::Closed, Some(error)),
             Err(error) => return Err(error),
@@ -71,9 +134,21 @@ impl Files {
     }
 
     fn file(self: &Arc<Self>, number: u32, len: u64, open: Open) -> Arc<PageFile> {
+        let shared = self.shared.lock().expect("nobody panics with it").get(&number).copied();
+        self.file_of(number, len, open, shared)
+    }
+
+    fn file_of(
+        self: &Arc<Self>,
+        number: u32,
+        len: u64,
+        open: Open,
+        shared: Option<Shared>,
+    ) -> Arc<PageFile> {
         Arc::new(PageFile {
-            name: container_name(number),
+            name: shared.map_or_else(|| container_name(number), |one| one.name.to_string()),
             number,
+            shared,
             files: Arc::clone(self),
             len: AtomicU64::new(len),
             open: RwLock::new(open),
@@ -106,6 +181,7 @@ impl Files {
 pub(crate) struct PageFile {
     pub(crate) name: String,
     number: u32,
+    shared: Option<Shared>,
     files: Arc<Files>,
     len: AtomicU64,
     open: RwLock<Open>,
@@ -123,6 +199,11 @@ enum Open {
         log: Box<dyn Log + Sync>,
         syncer: Arc<dyn Syncer>,
     },
+    /// The same of one that shards share.
+    Shared {
+        log: Box<dyn SharedLog>,
+        syncer: Arc<dyn Syncer>,
+    },
     Reader(Box<dyn LogReader>),
     Closed,
 }
@@ -132,6 +213,7 @@ impl Open {
     fn read(&self, offset: u64, into: &mut [u8]) -> Option<Result<(), BackendError>> {
         match self {
             Self::Log { log, .. } => Some(log.read(offset, into)),
+            Self::Shared { log, .. } => Some(log.read(offset, into)),
             Self::Reader(reader) => Some(reader.read(offset, into)),
             Self::Closed => None,
         }
@@ -143,17 +225,67 @@ impl PageFile {
         self.number
     }
 
-    pub(crate) fn len(&self) -> u64 {
-        self.len.load(Ordering::Acquire)
+    /// Which container it is to all shards, if they share it.
+    pub(crate) fn shared(&self) -> Option<SharedName> {
+        self.shared.map(|one| one.name)
     }
 
-    /// Adds `bytes` at the end.
+    /// Whether pages need not follow each other in it.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Whether another pool made it, or this one under another number.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.shared.is_some_and(|one| one.is_foreign)
+    }
+
+    /// Bytes that count as this pool's: none of one that is foreign.
+    pub(crate) fn own_len(&self) -> u64 {
+        if self.is_foreign() { 0 } else { self.len() }
+    }
+
+    /// The id in its header, and what it is sealed with.
+    fn identity(&self) -> (ObjectId, Envelope) {
+        match self.shared {
+            Some(Shared { name, .. }) => {
+                (container_id(name.number as u32), Envelope::plain(name.shard))
+            }
+            None => (container_id(self.number), self.files.envelope.clone()),
+        }
+    }
+
+    /// Ends the container, which holds the pages of `directory`, with its footer.
     ///
     /// # Panics
     ///
     /// If the file may be closed.
-    pub(crate) fn append(&self, bytes: &[u8]) -> Result<(), BackendError> {
-        self.change(|log| log.append(bytes).map(drop))
+    pub(crate) fn append_footer(&self, directory: &Directory) -> Result<(), BackendError> {
+        let (id, envelope) = self.identity();
+        let footer = |end| footer(&envelope, id, directory, end);
+        {
+            let mut open = self.lock();
+            if let Open::Shared { log, .. } = &mut *open {
+                let ended = log.end(&footer);
+                self.len.store(log.len(), Ordering::Release);
+                return ended;
+            }
+        }
+        let footer = footer(self.len());
+        self.append(&footer).map(drop)
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Adds `bytes` at the end, and returns where they begin.
+    ///
+    /// # Panics
+    ///
+    /// If the file may be closed.
+    pub(crate) fn append(&self, bytes: &[u8]) -> Result<u64, BackendError> {
+        self.change(|log| log.append(bytes))
     }
 
     /// Cuts off all but the first `len` bytes.
@@ -165,15 +297,17 @@ impl PageFile {
         self.change(|log| log.truncate(len))
     }
 
-    fn change(
+    fn change<T>(
         &self,
-        change: impl FnOnce(&mut dyn Log) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
+        change: impl FnOnce(&mut dyn Log) -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
         let mut open = self.lock();
-        let Open::Log { log, .. } = &mut *open else {
-            panic!("{} has its footer and is changed no more", self.name)
+        let log: &mut dyn Log = match &mut *open {
+            Open::Log { log, .. } => &mut **log,
+            Open::Shared { log, .. } => &mut **log,
+            _ => panic!("{} has its footer and is changed no more", self.name),
         };
-        let changed = change(&mut **log);
+        let changed = change(log);
         self.len.store(log.len(), Ordering::Release);
         changed
     }
@@ -181,7 +315,7 @@ impl PageFile {
     /// Makes durable what was appended before; nobody waits for it who appends or reads.
     pub(crate) fn sync(&self) -> Result<(), BackendError> {
         let syncer = match &*self.open.read().expect("nobody panics with it") {
-            Open::Log { syncer, .. } => Arc::clone(syncer),
+            Open::Log { syncer, .. } | Open::Shared { syncer, .. } => Arc::clone(syncer),
             // nothing is closed that is not durable
             Open::Reader(_) | Open::Closed => return Ok(()),
         };
@@ -189,6 +323,9 @@ impl PageFile {
     }
 
     pub(crate) fn read(self: &Arc<Self>, offset: u64, into: &mut [u8]) -> Result<(), BackendError> {
+        if self.is_foreign() && offset + into.len() as u64 > self.len() {
+            self.open_anew()?;
+        }
         let read = self.open.read().expect("nobody panics with it").read(offset, into);
         if let Some(read) = read {
             // looked at first: a store by many readers would cost each of them the others' caches
@@ -213,15 +350,40 @@ impl PageFile {
     }
 
     /// What the footer says; nothing else is read.
-    pub(crate) fn directory(
-        self: &Arc<Self>,
-        envelope: &Envelope,
-    ) -> Result<Directory, VolumeError> {
+    pub(crate) fn directory(self: &Arc<Self>) -> Result<Directory, VolumeError> {
+        let (id, envelope) = self.identity();
+        if self.is_foreign() {
+            // it may have got its footer since it was opened
+            self.open_anew()?;
+        }
         let read = |range: Range<u64>| {
             let mut bytes = vec![0; (range.end - range.start) as usize];
             self.read(range.start, &mut bytes).map(|()| bytes)
         };
-        Ok(Directory::read_by(envelope, container_id(self.number), self.len(), read)?)
+        let directory = Directory::read_by(&envelope, id, self.len(), read)?;
+        Ok(if self.has_gaps() { without_padding(directory) } else { directory })
+    }
+
+    /// Gives a container that shards share, and that an earlier writer filled, the footer that lists `pages`.
+    pub(crate) fn seal_inherited(&self, pages: &[PageEntry]) -> Result<(), VolumeError> {
+        let (id, envelope) = self.identity();
+        let (mut writer, _) = AppendedContainer::new(&envelope, id, Content::Data);
+        for page in pages {
+            writer.enter(page.group(), [(page.fingerprint, page.len)]);
+        }
+        let footer = |end| footer(&envelope, id, writer.directory(), end);
+        let name = self.shared().expect("the caller knows that it is shared");
+        self.files.sharing().expect("it is shared").seal(name, &footer)
+    }
+
+    /// Opens a file of which another shard may have changed the length again.
+    fn open_anew(self: &Arc<Self>) -> Result<(), BackendError> {
+        let mut open = self.lock();
+        *open = Open::Closed;
+        self.open_again(&mut open)?;
+        drop(open);
+        self.files.count(self);
+        Ok(())
     }
 
     /// The container has its footer.
@@ -284,9 +446,9 @@ impl PageFile {
         if !matches!(open, Open::Closed) {
             return Ok(false);
         }
-        let reader = self.files.folder.reader(&self.name)?;
-        let id = container_id(self.number);
-        let (_, expected) = AppendedContainer::new(&self.files.envelope, id, Content::Data);
+        let reader = self.files.reader(self.number, self.shared)?;
+        let (id, envelope) = self.identity();
+        let (_, expected) = AppendedContainer::new(&envelope, id, Content::Data);
         if reader.len() < self.len() {
             let (found, expected) = (reader.len(), self.len());
             return Err(self.is_another(format!("it has {found} bytes, expected {expected}")));
@@ -295,6 +457,10 @@ impl PageFile {
         reader.read(0, &mut start)?;
         if start != expected {
             return Err(self.is_another("it does not begin as this container of this pool".into()));
+        }
+        if self.is_foreign() {
+            // its pool may have added to it since it was last opened
+            self.len.store(reader.len(), Ordering::Release);
         }
         *open = Open::Reader(reader);
         Ok(true)
@@ -311,6 +477,44 @@ impl PageFile {
     }
 }
 
+/// The footer of container `id`, which holds the pages of `directory` and ends at byte `end`: what lies
+/// between pages, and after the last one, is padding.
+fn footer(envelope: &Envelope, id: ObjectId, directory: &Directory, end: u64) -> Vec<u8> {
+    let (mut writer, _) = AppendedContainer::new(envelope, id, Content::Data);
+    let pad = |writer: &mut AppendedContainer, until: u64| {
+        while writer.len() < until {
+            let stored_len = (until - writer.len()).min(MAX_PADDING) as u32;
+            let (codec, check) = (Codec::Raw, Check::of(&[]));
+            let offset = writer.len();
+            writer.enter(GroupEntry { offset, stored_len, len: 0, codec, check }, []);
+        }
+    };
+    for (group, chunk) in directory.groups.iter().zip(&directory.chunks) {
+        pad(&mut writer, group.offset);
+        writer.enter(group.clone(), [(chunk.fingerprint, chunk.len)]);
+    }
+    pad(&mut writer, end);
+    writer.footer()
+}
+
+/// Bytes that one group of padding has at most.
+const MAX_PADDING: u64 = 1 << 20;
+
+/// The same pages, where slots are positions of groups and of chunks alike.
+fn without_padding(mut directory: Directory) -> Directory {
+    let mut numbers = Vec::with_capacity(directory.groups.len());
+    let mut next = 0;
+    for group in &directory.groups {
+        numbers.push(next);
+        next += u32::from(!group.is_padding());
+    }
+    for chunk in &mut directory.chunks {
+        chunk.group = numbers[chunk.group as usize];
+    }
+    directory.groups.retain(|group| !group.is_padding());
+    directory
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -319,7 +523,6 @@ mod tests {
 
     use super::*;
     use crate::ids::{container_id, container_name};
-    use onefold_seal::ObjectId;
 
     const POOL: ObjectId = ObjectId::from_bytes([7; ObjectId::LEN]);
 

@@ -5,5 +5,6 @@ pub(crate) mod append;
 pub(crate) mod directories;
 pub(crate) mod entry;
 pub(crate) mod files;
+pub(crate) mod foreign;
 pub(crate) mod located;
 pub(crate) mod new_pages;

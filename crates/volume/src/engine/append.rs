@@ -6,6 +6,7 @@ use crate::containers::append::Appender;
 use crate::containers::new_pages::{NewPage, NewPages};
 use crate::engine::parts::Engine;
 use crate::engine::room::Purpose;
+use crate::engine::shared::HeldAppender;
 use crate::error::VolumeError;
 use crate::ids::Handle;
 use crate::journal::record::Record;
@@ -21,7 +22,7 @@ impl Engine {
     /// On error all of this is done for a prefix of `new`.
     pub(crate) fn append<T>(
         &self,
-        appender: &mut Appender,
+        appender: &mut HeldAppender<'_>,
         new: &NewPages<T>,
         purpose: Purpose,
         table: &dyn Table,
@@ -29,12 +30,17 @@ impl Engine {
         mut settle: impl FnMut(&mut State, Handle, &NewPage<T>),
     ) -> Result<(), VolumeError> {
         let quota = self.options.quota.filter(|_| purpose == Purpose::Write);
+        let after = match purpose {
+            Purpose::Write => 0,
+            Purpose::Move { from } => from,
+        };
         let mut rest = new.all();
         let mut entered = Vec::with_capacity(rest.pages.len());
         while let Some(next) = rest.pages.first() {
             self.room.ensure_reserve(purpose)?;
             self.ensure_quota(appender, next.stored_len as usize, quota)?;
             self.shard.ensure_current()?;
+            self.ensure_ready(appender, after)?;
             let mut append = || {
                 let number = self.open_container(appender)?;
                 let room = quota.map_or(u64::MAX, |quota| self.state().pages.room(quota));
@@ -42,7 +48,7 @@ impl Engine {
             };
             let (number, appended) = match purpose {
                 Purpose::Write => append()?,
-                Purpose::Move => self.room.with_reserve(append)?,
+                Purpose::Move { .. } => self.room.with_reserve(append)?,
             };
             entered.clear();
             {
@@ -70,10 +76,20 @@ impl Engine {
         if let Some(number) = appender.number() {
             return Ok(number);
         }
-        let number = self.state().pages.next;
-        let (file, len) = appender.begin(number)?;
+        let (file, len) = match appender.ready.pop_front() {
+            Some(file) => appender.begin_in(file)?,
+            None => {
+                let number = self.state().pages.next;
+                appender.begin(number)?
+            }
+        };
+        let number = file.number();
         let taken = {
             let mut state = self.state();
+            if file.shared().is_some() {
+                state.pages.registrations.settle(number, true);
+                state.waiting.push(&Record::Settle { container: number, is_registered: true });
+            }
             state.pages.begin(file, len);
             state.pages.bytes()
         };

@@ -59,14 +59,16 @@ impl Engine {
         let mut batches = self.shard.batches();
         self.shard.ensure_running()?;
         // The image is how the pool is when all that waits is there.
-        let (image, bodies, files) = {
+        let (image, bodies, files, added) = {
             let appender = self.appender();
             let mut state = self.state();
             let mut bodies = state.waiting.take();
             fault!(WaitingLost => bodies.clear());
-            (image(&state, &appender), bodies, state.pages.take_unsynced())
+            let added = state.pages.take_added();
+            (image(&state, &appender), bodies, state.pages.take_unsynced(), added)
         };
         self.write(&mut batches, bodies, &files)?;
+        self.tell(&added);
         let Some(checkpoint) = self.shard.begin_checkpoint(&batches)? else { return Ok(None) };
         let bytes = std::mem::take(&mut batches.bytes);
         let before = self.counters.journal_bytes.load(Ordering::Relaxed);

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, MutexGuard};
 
+use onefold_fingerprint::Fingerprint;
+
 use crate::containers::files::PageFile;
 use crate::engine::counters::count;
 use crate::engine::parts::Engine;
@@ -9,6 +11,7 @@ use crate::engine::shard::Batches;
 use crate::error::VolumeError;
 use crate::ids::{Handle, VolumeId};
 use crate::seeded::fault;
+use crate::sharing::PageHint;
 use crate::state::State;
 
 /// While a commit is in flight, at most this many times the commit threshold may queue.
@@ -67,15 +70,16 @@ impl Engine {
     fn commit_to(&self, mut batches: MutexGuard<'_, Batches>) -> Result<(), VolumeError> {
         self.shard.ensure_running()?;
         self.settle_pending()?;
-        let (bodies, came, files) = {
+        let (bodies, came, files, added) = {
             let mut state = self.state();
             let State { pages, waiting, .. } = &mut *state;
             pages.doom_dead(|record| waiting.push(record));
-            (waiting.take(), waiting.came(), pages.take_unsynced())
+            (waiting.take(), waiting.came(), pages.take_unsynced(), pages.take_added())
         };
         fault!(RemovedBeforeDropped => self.remove_files(self.take_doomed()));
         self.write(&mut batches, bodies, &files).map_err(|error| self.room.note_refused(error))?;
         batches.durable = came;
+        self.tell(&added);
         // before the next commit dooms others, of which no batch says so yet
         let doomed = self.take_doomed();
         drop(batches);
@@ -114,6 +118,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Tells the other shards of pages that are durable.
+    pub(super) fn tell(&self, added: &[(Fingerprint, PageHint)]) {
+        if let Some(sharing) = self.sharing().filter(|_| !added.is_empty()) {
+            sharing.add(added);
+        }
+    }
+
     fn take_doomed(&self) -> Vec<Arc<PageFile>> {
         self.state().pages.take_doomed()
     }
@@ -126,13 +137,19 @@ impl Engine {
         let table = self.table.get();
         let mut left = Vec::new();
         for file in doomed {
+            if file.is_foreign() {
+                left.extend(self.drop_registration(file));
+                continue;
+            }
             // Who found a page in it before goes on to read it, though its name is gone.
-            if file.keep_open().is_err_and(|error| !error.is_not_found()) {
+            // One that is shared is not removed before that is done.
+            let is_shared = file.shared().is_some();
+            if !is_shared && file.keep_open().is_err_and(|error| !error.is_not_found()) {
                 left.push(file);
                 continue;
             }
             // What cannot be read stays in the table, where nobody believes it.
-            if let Ok(directory) = file.directory(&self.envelope()) {
+            if let Ok(directory) = file.directory() {
                 for (slot, chunk) in (0..).zip(&directory.chunks) {
                     let page = Handle::new(file.number(), slot);
                     if table.get(&chunk.fingerprint) == Some(page.to_u64()) {
@@ -141,6 +158,13 @@ impl Engine {
                 }
             }
             self.neighbours.forget(file.number());
+            if is_shared {
+                match self.drop_registration(file) {
+                    None => self.room.note_made(),
+                    Some(file) => left.push(file),
+                }
+                continue;
+            }
             // What was done is durable; the file goes with a later commit, or when the pool is opened.
             match self.folder.remove(&file.name) {
                 Ok(()) => self.room.note_made(),

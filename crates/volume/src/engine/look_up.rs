@@ -76,10 +76,11 @@ impl Engine {
             return;
         }
         // what is appended to the open one is known, and it has no footer yet
-        let sealed = |number| self.state().pages.file(number).filter(|file| file.is_complete());
+        let is_listed = |file: &Arc<PageFile>| file.is_complete() && !file.is_foreign();
+        let sealed = |number| self.state().pages.file(number).filter(is_listed);
         let read = |file: Arc<PageFile>| {
             // one that cannot be read has no pages to offer
-            let directory = file.directory(&self.envelope()).ok()?;
+            let directory = file.directory().ok()?;
             let groups = directory.chunks.iter().map(|chunk| chunk.group);
             // slots are positions of groups and of chunks alike
             if !groups.eq(0..directory.groups.len() as u32) {

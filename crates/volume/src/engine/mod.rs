@@ -7,7 +7,7 @@
 //! after a durable batch drops it.
 //!
 //! **Lock order:** `maintenance` (one checkpoint or compaction at a time) or `checking`, block
-//! stripes, [claims](crate::sync::claims), `batches`, `appender`, and then `state` or that of
+//! stripes, [claims](crate::sync::claims), `adopting`, `batches`, `appender`, and then `state` or that of
 //! [neighbours]. Threads fingerprint, compress and read without `batches` and those after it. `state`
 //! and that of neighbours are never held while a file is read, written or synced. Long work under
 //! `state` is done in steps, and waiters have it in between ([turns](crate::sync::turns)).
@@ -16,6 +16,7 @@
 //! fingerprints them in vector lanes while memory is prefetched for the look-ups and maps of the
 //! pages before ([look_up]), changes maps and references, and appends new pages in one write.
 
+pub(crate) mod adopt;
 pub(crate) mod ahead;
 pub(crate) mod append;
 pub(crate) mod checkpoint;
@@ -32,6 +33,7 @@ pub(crate) mod parts;
 pub(crate) mod read;
 pub(crate) mod room;
 pub(crate) mod shard;
+pub(crate) mod shared;
 pub(crate) mod table;
 pub(crate) mod walk;
 pub(crate) mod write;

@@ -6,9 +6,10 @@ use onefold_backend::{Folder, Log};
 use onefold_container::Codec;
 use onefold_fingerprint::Fingerprinter;
 use onefold_index::Table;
-use onefold_seal::{Envelope, ObjectId};
 
 use crate::containers::append::Appender;
+use crate::containers::files::Files;
+use crate::containers::foreign::ForeignDirectories;
 use crate::engine::counters::{Counters, count};
 use crate::engine::hook::{Between, Hook};
 use crate::engine::neighbours::Neighbours;
@@ -16,6 +17,7 @@ use crate::engine::options::Options;
 use crate::engine::room::Room;
 use crate::engine::shard::OwnShard;
 use crate::engine::table::CurrentTable;
+use crate::sharing::Sharing;
 use crate::state::State;
 use crate::state::paging::Paging;
 use crate::sync::claims::Claims;
@@ -26,7 +28,7 @@ use crate::sync::turns::Turns;
 /// What a pool is made of when it is opened.
 pub(crate) struct Opened {
     pub(crate) folder: Arc<dyn Folder>,
-    pub(crate) id: ObjectId,
+    pub(crate) files: Arc<Files>,
     pub(crate) options: Options,
     pub(crate) fingerprinter: Fingerprinter,
     /// By which new pages are compressed if no option says otherwise.
@@ -43,7 +45,7 @@ pub(crate) struct Opened {
 
 pub(crate) struct Engine {
     pub(super) folder: Arc<dyn Folder>,
-    id: ObjectId,
+    pub(crate) files: Arc<Files>,
     pub(crate) options: Options,
     pub(crate) fingerprinter: Fingerprinter,
     /// By which new pages are compressed, and by which they are if no option says otherwise.
@@ -61,6 +63,10 @@ pub(crate) struct Engine {
     pub(crate) room: Room,
     /// One check at a time: what it has the pool note is for it alone.
     pub(crate) checking: Mutex<()>,
+    /// One registration at a time.
+    pub(super) adopting: Mutex<()>,
+    /// Directories of containers of other shards that were looked at lately.
+    pub(super) foreign: Mutex<ForeignDirectories>,
     pub(crate) blocks: Stripes,
     pub(super) claims: Claims,
     pub(crate) counters: Counters,
@@ -70,7 +76,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new(opened: Opened) -> Self {
-        let Opened { folder, id, options, own_codec, appender, shard, .. } = opened;
+        let Opened { folder, files, options, own_codec, appender, shard, .. } = opened;
         let counters = Counters::default();
         count(&counters.journal_bytes, shard.batches_len() as usize);
         Self {
@@ -78,7 +84,9 @@ impl Engine {
             codec: options.codec.unwrap_or(own_codec),
             neighbours: Neighbours::new(options.directory_bytes()),
             folder,
-            id,
+            files,
+            adopting: Mutex::default(),
+            foreign: Mutex::default(),
             options,
             fingerprinter: opened.fingerprinter,
             own_codec,
@@ -110,9 +118,9 @@ impl Engine {
         self.appender.lock().expect("nobody panics with it")
     }
 
-    /// What containers of this pool are sealed with.
-    pub(crate) fn envelope(&self) -> Envelope {
-        Envelope::plain(self.id)
+    /// What the pool shares containers by, if it does.
+    pub(crate) fn sharing(&self) -> Option<&Arc<dyn Sharing>> {
+        self.files.sharing()
     }
 
     /// Lets a test do something between steps, unless another one does already.

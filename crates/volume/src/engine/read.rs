@@ -54,7 +54,7 @@ impl Engine {
         unreachable!("it does not end but by what it returns")
     }
 
-    /// What container `number` holds, unless it is gone.
+    /// What container `number` holds, by slot, unless it is gone; or another shard has not sealed it yet.
     pub(crate) fn directory(&self, number: u32) -> Result<Option<Directory>, VolumeError> {
         {
             let appender = self.appender();
@@ -63,7 +63,10 @@ impl Engine {
             }
         }
         let file = self.state().pages.file(number);
-        file.map(|file| file.directory(&self.envelope())).transpose()
+        match file {
+            Some(file) if file.is_foreign() => self.foreign_directory(&file),
+            file => file.map(|file| file.directory()).transpose(),
+        }
     }
 }
 

@@ -214,7 +214,7 @@ impl Room {
 
     /// Fails if the reserve was spent, unless that is what it is for.
     pub(crate) fn ensure_reserve(&self, purpose: Purpose) -> Result<(), VolumeError> {
-        if purpose == Purpose::Move {
+        if purpose != Purpose::Write {
             return Ok(());
         }
         self.reserve.begin_once();
@@ -287,7 +287,10 @@ pub(crate) enum Purpose {
     /// A write, within the quota and beside the reserve.
     Write,
     /// A compaction, which may take a container beyond the quota, and the reserve.
-    Move,
+    Move {
+        /// The container in which they are now: pages move to later ones only.
+        from: u32,
+    },
 }
 
 /// What was done in vain for all writes that wait, so that each of many does not try as long anew. What

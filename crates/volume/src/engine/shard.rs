@@ -44,6 +44,11 @@ impl OwnShard {
         Self { metadata, shard, writer, batches, is_read_only, stopped }
     }
 
+    /// The writer that has it.
+    pub(crate) fn writer(&self) -> Writer {
+        self.writer
+    }
+
     pub(crate) fn is_read_only(&self) -> bool {
         self.is_read_only
     }

@@ -1,10 +1,13 @@
 //! Writes: a known page gets one more reference, a new one is compressed and appended.
 
+use std::borrow::Cow;
+
 use onefold_fingerprint::Fingerprint;
 use onefold_index::Table;
 
 use crate::containers::located::{Located, Wanted, read_all};
 use crate::containers::new_pages::{NewPage, Packer};
+use crate::engine::adopt::Sought;
 use crate::engine::counters::count;
 use crate::engine::look_up::{LookedUp, Page};
 use crate::engine::parts::Engine;
@@ -151,6 +154,7 @@ impl Engine {
         table: &dyn Table,
         entered: u64,
     ) -> Result<(), VolumeError> {
+        let distinct = &*self.adopt(volume, pages, distinct, table)?;
         if distinct.is_empty() {
             return Ok(());
         }
@@ -162,7 +166,7 @@ impl Engine {
         let mut new = packer.finish();
         let blocks = |first: usize| all_same(pages, first).map(|page| page.block);
         let (mut known, mut added) = (0, Added::default());
-        let mut appender = self.appender();
+        let mut appender = self.held_appender();
         if !self.options.verify && self.table.entered() != entered {
             // Another thread may have brought the same meanwhile; from here on none does.
             let fingerprints: Vec<_> = new.all().pages.iter().map(|one| one.fingerprint).collect();
@@ -191,6 +195,40 @@ impl Engine {
         count(&self.counters.new_bytes, added.bytes);
         count(&self.counters.new_stored_bytes, added.stored_bytes);
         appended.map_err(|error| self.room.note_refused(error))
+    }
+
+    /// Maps blocks to those pages at `distinct` that other shards stored. Returns the others.
+    ///
+    /// On error some blocks are mapped.
+    fn adopt<'a>(
+        &self,
+        volume: VolumeId,
+        pages: &[Unknown<'_>],
+        distinct: &'a [usize],
+        table: &dyn Table,
+    ) -> Result<Cow<'a, [usize]>, VolumeError> {
+        let Some(sharing) = self.sharing().filter(|_| !distinct.is_empty()) else {
+            return Ok(Cow::Borrowed(distinct));
+        };
+        let fingerprints: Vec<_> = distinct.iter().map(|at| pages[*at].fingerprint).collect();
+        let hints = sharing.find(&fingerprints);
+        let sought = distinct.iter().zip(hints).filter_map(|(&at, hint)| {
+            let Unknown { bytes, fingerprint, .. } = pages[at];
+            let (page, len) = (Some(bytes), bytes.len() as u32);
+            Some((Sought { at, page, len, fingerprint }, hint?))
+        });
+        let blocks = |at: usize| all_same(pages, at).map(|page| page.block);
+        let here = |state: &State, at: usize| state.ensure_here(volume, blocks(at));
+        let mut known = 0;
+        let adopted = self.adopt_pages(sought.collect(), 0, table, here, |state, page, at| {
+            known += state.map_all(volume, blocks(at), page);
+        })?;
+        count(&self.counters.known, known);
+        if adopted.is_empty() {
+            return Ok(Cow::Borrowed(distinct));
+        }
+        let is_left = |at: &usize| adopted.binary_search(at).is_err();
+        Ok(Cow::Owned(distinct.iter().copied().filter(is_left).collect()))
     }
 
     /// Joins pages that came several times at once; the first of each.

@@ -5,10 +5,10 @@ use onefold_block::BlockSize;
 use onefold_container::Codec;
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::wire::{Put, Reader, WireError};
-use onefold_seal::{CHECK_LEN, Check};
+use onefold_seal::{CHECK_LEN, Check, ObjectId};
 
 use crate::containers::entry::{MAX_PAGE, MOST_PAGES, PageEntry};
-use crate::ids::{Handle, VolumeId, Writer};
+use crate::ids::{Handle, SharedName, VolumeId, Writer};
 use crate::limits::{MAX_NAME, check_size};
 
 /// Numbers of writers and files are at most this.
@@ -76,6 +76,58 @@ pub(crate) enum Record {
         /// Bytes of the object, footer included.
         len: u64,
     },
+    /// What is about to be done with the registration of a container that pools of a cluster share. In
+    /// paged pools only.
+    Announce { container: u32, what: Announced },
+    /// What was announced of a registration was done, or never will be. In paged pools only.
+    Settle { container: u32, is_registered: bool },
+}
+
+/// What is about to be done with a registration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Announced {
+    /// The pool makes the container, as this writer.
+    Create(Writer),
+    /// The pool registers in a container that it or another one made, as this writer.
+    Register(Writer, SharedName),
+    /// The pool does without it.
+    Drop,
+}
+
+impl Announced {
+    fn encode(self, body: &mut Vec<u8>) {
+        match self {
+            Self::Create(writer) => {
+                body.put_u8(1);
+                body.put_varint(writer.0);
+            }
+            Self::Register(writer, name) => {
+                body.put_u8(2);
+                body.put_varint(writer.0);
+                body.extend_from_slice(name.shard.as_bytes());
+                body.put_varint(name.writer.0);
+                body.put_varint(name.number);
+            }
+            Self::Drop => body.put_u8(3),
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let writer = |reader: &mut Reader<'_>| from_1(reader, "a writer from 1 on").map(Writer);
+        Ok(match reader.u8("what is announced")? {
+            1 => Self::Create(writer(reader)?),
+            2 => Self::Register(
+                writer(reader)?,
+                SharedName {
+                    shard: ObjectId::from_bytes(reader.array("a shard")?),
+                    writer: writer(reader)?,
+                    number: from_1(reader, "the number of a container, from 1 on")?,
+                },
+            ),
+            3 => Self::Drop,
+            _ => return Err(reader.error("1 (create), 2 (register) or 3 (drop)")),
+        })
+    }
 }
 
 /// Where a checkpoint says that a node is stored: in which of its files of nodes, and which one there.
@@ -292,6 +344,16 @@ impl Record {
                     body.put_varint(number);
                 }
             }
+            Self::Announce { container, what } => {
+                body.put_u8(20);
+                body.put_varint((*container).into());
+                what.encode(body);
+            }
+            Self::Settle { container, is_registered } => {
+                body.put_u8(21);
+                body.put_varint((*container).into());
+                body.put_u8((*is_registered).into());
+            }
         }
     }
 
@@ -369,18 +431,25 @@ impl Record {
             },
             19 => {
                 let container = container(reader)?;
-                let mut from_1 = |expected| match reader.varint_to(MAX_NUMBER, expected)? {
-                    0 => Err(reader.error(expected)),
-                    number => Ok(number),
-                };
                 Self::Foreign {
                     container,
-                    writer: Writer(from_1("a writer from 1 on")?),
-                    number: from_1("the number of an object, from 1 on")?,
-                    len: from_1("a length above 0")?,
+                    writer: Writer(from_1(reader, "a writer from 1 on")?),
+                    number: from_1(reader, "the number of an object, from 1 on")?,
+                    len: from_1(reader, "a length above 0")?,
                 }
             }
-            _ => return Err(reader.error("a kind of record from 1 to 19")),
+            20 => {
+                Self::Announce { container: container(reader)?, what: Announced::decode(reader)? }
+            }
+            21 => Self::Settle {
+                container: container(reader)?,
+                is_registered: match reader.u8("whether it is registered")? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(reader.error("0 or 1")),
+                },
+            },
+            _ => return Err(reader.error("a kind of record from 1 to 21")),
         })
     }
 
@@ -422,6 +491,14 @@ fn run(reader: &mut Reader<'_>) -> Result<(u32, u32, u32), WireError> {
         return Err(reader.error("a segment at least"));
     }
     Ok((index as u32, segment as u32, count as u32))
+}
+
+/// A number of a writer or a file, from 1 on.
+fn from_1(reader: &mut Reader<'_>, expected: &'static str) -> Result<u64, WireError> {
+    match reader.varint_to(MAX_NUMBER, expected)? {
+        0 => Err(reader.error(expected)),
+        number => Ok(number),
+    }
 }
 
 /// A length that a page can have.
@@ -499,6 +576,11 @@ mod tests {
             })),
             Record::Pending { page: handle, times: -3 },
             foreign(),
+            Record::Announce { container: 9, what: Announced::Create(Writer(MAX_NUMBER)) },
+            Record::Announce { container: 9, what: Announced::Register(Writer(3), shared()) },
+            Record::Announce { container: 9, what: Announced::Drop },
+            Record::Settle { container: 9, is_registered: true },
+            Record::Settle { container: 9, is_registered: false },
             Record::Next { volume: VolumeId(1), container: 2 },
         ]
     }
@@ -544,6 +626,45 @@ mod tests {
             assert!(decode_all(bad, |_| Ok::<_, WireError>(())).is_err(), "{bad:?}");
         }
         decode_all(&[19, 1, 1, 1, 1], |_| Ok::<_, WireError>(())).unwrap();
+    }
+
+    fn shared() -> SharedName {
+        let shard = ObjectId::from_bytes([7; ObjectId::LEN]);
+        SharedName { shard, writer: Writer(300), number: 5 }
+    }
+
+    #[test]
+    fn registrations_have_the_documented_bytes() {
+        let shard = [7; ObjectId::LEN];
+        let documented: [(Record, Vec<u8>); 5] = [
+            (
+                Record::Announce { container: 9, what: Announced::Create(Writer(300)) },
+                vec![20, 9, 1, 0xac, 2],
+            ),
+            (
+                Record::Announce { container: 9, what: Announced::Register(Writer(1), shared()) },
+                [&[20, 9, 2, 1][..], &shard, &[0xac, 2, 5]].concat(),
+            ),
+            (Record::Announce { container: 9, what: Announced::Drop }, vec![20, 9, 3]),
+            (Record::Settle { container: 9, is_registered: true }, vec![21, 9, 1]),
+            (Record::Settle { container: 9, is_registered: false }, vec![21, 9, 0]),
+        ];
+        for (record, bytes) in documented {
+            let mut body = Vec::new();
+            record.encode(&mut body);
+            assert_eq!(body, bytes);
+        }
+        for bad in [
+            [20, 0, 3].as_slice(),
+            &[20, 9, 0],
+            &[20, 9, 4],
+            &[20, 9, 1, 0],
+            &[21, 9, 2],
+            &[21, 0, 1],
+            &[22, 9],
+        ] {
+            assert!(decode_all(bad, |_| Ok::<_, WireError>(())).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::nodes::files::NodeFiles;
 use crate::pool::head::{Hash, Head, NAME, is_unfinished, open_head, write_head};
 use crate::recovery::mend::Mending;
 use crate::recovery::recover::{NodePlace, recover};
+use crate::sharing::Sharing;
 use crate::state::paging::Paging;
 
 /// Containers are closed within these lengths, whatever was asked for: a page begins before byte
@@ -140,6 +141,22 @@ impl Pool {
         Self::open_as(folder, own, head, metadata, options, false)
     }
 
+    /// Opens a pool that is a shard of a cluster, and shares its containers with others by `sharing`. The
+    /// folder has its nodes. What it lost in doing so is none of its errors: those are told by reads.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub fn open_shared(
+        folder: Arc<dyn Folder>,
+        metadata: Arc<dyn Metadata>,
+        sharing: Arc<dyn Sharing>,
+        options: Options,
+    ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
+        let (own, head) = open_head(&*folder)?;
+        let begun = begin_with(folder, own, head, metadata, options, false, None, Some(sharing))?;
+        Self::end_opening(begun, false)
+    }
+
     fn open_as(
         folder: Arc<dyn Folder>,
         own: Box<dyn Log + Sync>,
@@ -149,6 +166,13 @@ impl Pool {
         is_read_only: bool,
     ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
         let begun = begin(folder, own, head, metadata, options, is_read_only, None)?;
+        Self::end_opening(begun, is_read_only)
+    }
+
+    fn end_opening(
+        begun: Begun,
+        is_read_only: bool,
+    ) -> Result<(Self, Vec<VolumeError>), VolumeError> {
         let Begun { engine, mut damage, places, is_paged, .. } = begun;
         let fills_now = is_paged && !engine.options.fills_later && !is_read_only;
         if places > MOST_PLACES
@@ -196,16 +220,32 @@ pub(crate) struct Begun {
 pub(crate) fn begin(
     folder: Arc<dyn Folder>,
     own: Box<dyn Log + Sync>,
-    Head { id, hash, codec, version }: Head,
+    head: Head,
     metadata: Arc<dyn Metadata>,
     options: Options,
     is_read_only: bool,
     mending: Option<Mending>,
 ) -> Result<Begun, VolumeError> {
+    begin_with(folder, own, head, metadata, options, is_read_only, mending, None)
+}
+
+/// The same of a pool that shares containers by `sharing`, if there is one.
+#[expect(clippy::too_many_arguments, reason = "each is one part of a pool")]
+fn begin_with(
+    folder: Arc<dyn Folder>,
+    own: Box<dyn Log + Sync>,
+    Head { id, hash, codec, version }: Head,
+    metadata: Arc<dyn Metadata>,
+    options: Options,
+    is_read_only: bool,
+    mending: Option<Mending>,
+    sharing: Option<Arc<dyn Sharing>>,
+) -> Result<Begun, VolumeError> {
     let container_len = options.container_len.clamp(MIN_CONTAINER, MAX_CONTAINER);
     let table = options.table()?;
     let shard = Shard::of(id);
-    let files = Files::new(Arc::clone(&folder), Envelope::plain(id), options.open_files);
+    let sharing = sharing.map(|sharing| (sharing, id));
+    let files = Files::with(Arc::clone(&folder), Envelope::plain(id), options.open_files, sharing);
     let paging = (version == Version::Paged).then(|| {
         Paging::new(
             NodeFiles::new(Arc::clone(&folder), id),
@@ -214,14 +254,15 @@ pub(crate) fn begin(
         )
     });
     let nodes = paging.clone().map(|paging| NodePlace { paging, mending });
-    let found = recover(&folder, &*metadata, shard, files, nodes, container_len, &*table)?;
+    let found =
+        recover(&folder, &*metadata, shard, Arc::clone(&files), nodes, container_len, &*table)?;
     let mending = found.mending;
     let (damage, places, is_paged) = (found.damage, found.taken.places, found.is_paged);
     let shard = OwnShard::new(metadata, shard, found.taken, found.bytes, is_read_only);
     let (fingerprinter, state, appender) = (hash.fingerprinter(), found.state, found.appender);
     let engine = Engine::new(Opened {
         folder,
-        id,
+        files,
         options,
         fingerprinter,
         own_codec: codec,

@@ -325,7 +325,7 @@ impl Mended<'_> {
         if let Some(image) = self.containers.get(&number).filter(|image| !image.is_sealed) {
             return Ok(Some(image.pages.clone()).filter(is_all));
         }
-        match file.directory(self.files.envelope()) {
+        match file.directory() {
             Ok(directory) => Ok(Some(entries(&directory)).filter(is_all)),
             Err(error) if error.is_of_disk() => Err(error),
             Err(_) => Ok(None),

@@ -25,6 +25,7 @@ const MIN_SHARE: f64 = 0.5;
 pub(crate) struct PagedImage {
     volumes: Vec<(VolumeId, Record, Segments)>,
     dying: Vec<(VolumeId, Segments)>,
+    registrations: Vec<Record>,
     containers: Vec<ContainerTable>,
     moved: Vec<(Handle, Handle)>,
     next_volume: u32,
@@ -59,9 +60,13 @@ impl PagedImage {
         let containers = state.pages.all.iter().map(|(number, one)| ContainerTable {
             told: TableRecord {
                 container: number,
-                len: one.file.len(),
+                len: one.file.own_len(),
                 begin: one.begin,
-                end: one.end,
+                // pages of a foreign one may be there twice
+                end: match one.file.is_foreign() {
+                    true => one.end.max(u32::try_from(one.live_bytes).unwrap_or(u32::MAX)),
+                    false => one.end,
+                },
                 pages: one.slots.count,
                 live: one.live,
                 live_bytes: one.live_bytes,
@@ -84,6 +89,7 @@ impl PagedImage {
                 .map(|(id, one)| (*id, one.create_record(*id, one.source), segments(&one.map)))
                 .collect(),
             dying: state.dying.from(0).map(|(_, volume, map)| (volume, segments(map))).collect(),
+            registrations: state.pages.registrations.records(),
             containers: containers.collect(),
             moved: state.pages.forwards().collect(),
             next_volume: state.next_volume,
@@ -176,6 +182,7 @@ impl PagedImage {
         mut put: impl FnMut(Record) -> Result<(), E>,
     ) -> Result<(), E> {
         put(Record::Paged)?;
+        self.registrations.iter().cloned().try_for_each(&mut put)?;
         let mut files = HashMap::new();
         for address in self.addresses() {
             let next = files.len() as u32;

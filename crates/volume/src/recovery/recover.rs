@@ -8,10 +8,12 @@ use onefold_index::Table;
 use onefold_seal::Envelope;
 
 use crate::containers::append::Appender;
+use crate::containers::entry::ContainerImage;
 use crate::containers::files::Files;
 use crate::error::VolumeError;
 use crate::ids::{VolumeId, container_name, container_of, is_container};
 use crate::journal::metadata::{Known, Metadata, Shard, Taken};
+use crate::journal::record::Record;
 use crate::recovery::mend::Mending;
 use crate::recovery::replay::{Places, Replayed};
 use crate::seeded::fault;
@@ -19,6 +21,7 @@ use crate::state::State;
 use crate::state::map::{References, present};
 use crate::state::pages::Pages;
 use crate::state::paging::Paging;
+use crate::state::registrations::Stage;
 use crate::state::volume::VolumeState;
 use crate::state::waiting::Waiting;
 
@@ -127,6 +130,11 @@ pub(crate) fn recover(
         if !image.is_sealed {
             ensure_current()?;
         }
+        if !image.is_sealed && appender.files.sharing().is_some() {
+            damage.extend(seal_shared(&mut appender, &mut pages, *container, image, table)?);
+            waiting.push(&Record::Sealed { container: *container });
+            continue;
+        }
         damage.extend(match is_paged {
             true => pages.take_file(&mut appender, table, *container, image)?,
             false => pages.load(&mut appender, table, *container, image, keeps_pages)?,
@@ -152,6 +160,7 @@ pub(crate) fn recover(
         recount(&volumes, &mut pages);
     }
     remove_unnamed(&**folder, &names, &mut pages, ensure_current)?;
+    end_unfinished(&appender.files, &mut pages, &mut waiting);
     // where nodes were given up, what is referred to is counted later
     if mending.is_none()
         && let Some(open) = appender.number()
@@ -161,6 +170,49 @@ pub(crate) fn recover(
     }
     let state = State { volumes, next_volume, dying, pages, waiting };
     Ok(Recovered { state, appender, taken, bytes, is_paged, damage, mending })
+}
+
+/// Gives a container that an earlier writer of this shard filled its footer: nothing is appended to it, as
+/// that writer may still send pages. Returns what is wrong with one that cannot be read.
+fn seal_shared(
+    appender: &mut Appender,
+    pages: &mut Pages,
+    number: u32,
+    image: &ContainerImage,
+    table: &dyn Table,
+) -> Result<Option<VolumeError>, VolumeError> {
+    let sealed = appender.files.closed(number, 0).seal_inherited(&image.pages);
+    let missing = match sealed {
+        Ok(()) => None,
+        Err(error @ VolumeError::Damaged { .. }) => Some(error),
+        Err(error) => return Err(error),
+    };
+    let image = ContainerImage { is_sealed: true, pages: image.pages.clone() };
+    let unread = pages.take_file(appender, table, number, &image)?;
+    pages.replay_sealed(number);
+    Ok(missing.or(unread))
+}
+
+/// Ends what was announced of registrations and not settled: each is dropped. So is one that counts and
+/// has no page.
+fn end_unfinished(files: &Arc<Files>, pages: &mut Pages, waiting: &mut Waiting) {
+    let unfinished: Vec<(u32, Stage)> = pages
+        .registrations
+        .iter()
+        .filter(|(number, one)| one.stage != Stage::Registered || !pages.has_container(*number))
+        .map(|(number, one)| (number, one.stage))
+        .collect();
+    for (number, stage) in unfinished {
+        if fault!(DropsForgotten) && stage == Stage::Dropping {
+            pages.registrations.settle(number, true);
+            pages.add_foreign(files.closed(number, 0));
+            continue;
+        }
+        let record = pages.give_up_registration(files.closed(number, 0));
+        if stage != Stage::Dropping {
+            waiting.push(&record);
+        }
+    }
 }
 
 /// Removes containers that never came to be, or should have gone: those that are not `named`. Numbers
@@ -190,7 +242,10 @@ fn remove_unnamed(
 /// Containers whose files are not there. What refers to their pages cannot be read.
 fn find_missing(names: &[String], pages: &mut Pages) -> Vec<VolumeError> {
     let there: HashSet<u32> = names.iter().filter_map(|name| container_of(name)).collect();
-    let missing = pages.numbers().into_iter().filter(|number| !there.contains(number));
+    // those that shards share are not looked for
+    let is_here = |number: &u32| pages.registrations.get(*number).is_some();
+    let missing = pages.numbers().into_iter();
+    let missing = missing.filter(|number| !there.contains(number) && !is_here(number));
     let missing: Vec<u32> = missing.collect();
     let tell = |number: u32| {
         pages.note_unread(number);

@@ -8,12 +8,12 @@ use onefold_block::BlockSize;
 use onefold_seal::wire::WireError;
 use onefold_seal::{Envelope, ObjectId};
 
-use crate::containers::entry::ContainerImage;
-use crate::containers::files::Files;
+use crate::containers::entry::{ContainerImage, PageEntry};
+use crate::containers::files::{Files, Shared};
 use crate::error::VolumeError;
 use crate::ids::{Handle, Version, VolumeId, Writer};
 use crate::journal::metadata::Known;
-use crate::journal::record::{Record, SEGMENT, StoredNode, TableRecord, decode_all};
+use crate::journal::record::{Announced, Record, SEGMENT, StoredNode, TableRecord, decode_all};
 use crate::limits::check_size;
 use crate::nodes::files::{NodeAddress, NodeFile, NodeFiles};
 use crate::recovery::mend::{Mended, Mending};
@@ -91,6 +91,8 @@ fn refused<T>(expected: &'static str) -> Result<T, WireError> {
 impl Replayed {
     /// A pool that nothing has happened to; one without `places` takes no tables.
     pub(crate) fn new(places: Option<Places>) -> Self {
+        // a pool that shares containers has no checkpoint without tables
+        let is_paged = places.as_ref().is_some_and(|places| places.files.sharing().is_some());
         Self {
             volumes: BTreeMap::new(),
             containers: BTreeMap::new(),
@@ -99,7 +101,7 @@ impl Replayed {
             next_container: FIRST_CONTAINER,
             bytes: 0,
             pages: Pages::new(),
-            is_paged: false,
+            is_paged,
             is_begun: false,
             failed: None,
             places,
@@ -223,6 +225,42 @@ impl Replayed {
         WireError { at: 0, expected: "a pool in a folder, without containers of a cluster" }
     }
 
+    /// Takes up what is about to be done with a registration.
+    fn announce(&mut self, container: u32, what: Announced) -> Result<(), WireError> {
+        let files = self.places.clone().map(|places| places.files);
+        let Some((own, files)) = files.and_then(|files| Some((files.own_shard()?, files))) else {
+            let (writer, number) = match what {
+                Announced::Create(writer) => (writer, container.into()),
+                Announced::Register(_, name) => (name.writer, name.number),
+                Announced::Drop => (Writer(0), 0),
+            };
+            return Err(self.refuse_foreign(container, writer, number));
+        };
+        if !self.pages.registrations.announce(own, container, what) {
+            return refused("a registration in a container that has none, by a new number");
+        }
+        self.next_container = self.next_container.max(container.saturating_add(1));
+        if let Some(one) = self.pages.registrations.get(container) {
+            files.name_shared(container, Shared { name: one.name, is_foreign: one.is_foreign });
+        }
+        Ok(())
+    }
+
+    /// Takes up what became of a registration.
+    fn settle_registration(
+        &mut self,
+        container: u32,
+        is_registered: bool,
+    ) -> Result<(), WireError> {
+        if !self.pages.registrations.settle(container, is_registered) {
+            return refused("a registration that was announced");
+        }
+        if !is_registered && let Some(places) = &self.places {
+            places.files.forget_shared(container);
+        }
+        Ok(())
+    }
+
     /// Notes an error that is none of the records'.
     fn fail<T>(&mut self, error: VolumeError) -> Result<T, WireError> {
         self.failed = Some(error);
@@ -294,6 +332,12 @@ impl Replayed {
             Record::Paged if is_first && self.places.is_some() => self.is_paged = true,
             Record::Foreign { container, writer, number, .. } if self.is_paged => {
                 return Err(self.refuse_foreign(container, writer, number));
+            }
+            Record::Announce { container, what } if self.is_paged => {
+                self.announce(container, what)?;
+            }
+            Record::Settle { container, is_registered } if self.is_paged => {
+                self.settle_registration(container, is_registered)?;
             }
             record if self.is_paged => self.place_table(record)?,
             _ => return refused("a record of a checkpoint"),
@@ -384,6 +428,9 @@ impl Replayed {
         match record {
             Record::Page { container, page } => {
                 self.next_container = self.next_container.max(container.saturating_add(1));
+                if self.pages.registrations.get(container).is_some_and(|one| one.is_foreign) {
+                    return self.take_foreign_page(container, &page);
+                }
                 if self.is_paged
                     && let Some(places) = self.places.clone()
                 {
@@ -467,8 +514,34 @@ impl Replayed {
             Record::Foreign { container, writer, number, .. } if self.places.is_some() => {
                 return Err(self.refuse_foreign(container, writer, number));
             }
+            Record::Announce { container, what } if self.places.is_some() => {
+                self.announce(container, what)?;
+                if what == Announced::Drop {
+                    self.containers.remove(&container);
+                    // nothing else can have referred to its pages
+                    self.release_dying()?;
+                    self.pages.replay_dropped(container);
+                }
+            }
+            Record::Settle { container, is_registered } if self.places.is_some() => {
+                self.settle_registration(container, is_registered)?;
+                let places = self.places.clone().expect("just looked at");
+                if self.pages.registrations.get(container).is_some_and(|one| one.is_foreign) {
+                    self.pages.add_foreign(places.files.closed(container, 0));
+                }
+            }
             _ => return refused("a record of a journal"),
         }
+        Ok(())
+    }
+
+    /// Takes up a page of a container that this pool did not make.
+    fn take_foreign_page(&mut self, number: u32, page: &PageEntry) -> Result<(), WireError> {
+        let is_taken = self.paged(|replayed| replayed.pages.takes_foreign(number))?;
+        if !is_taken || !self.pages.has_container(number) || !page.is_within() {
+            return refused("a page of a container in which the pool is registered");
+        }
+        self.pages.push_foreign(number, page);
         Ok(())
     }
 

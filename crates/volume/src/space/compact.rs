@@ -5,11 +5,16 @@
 //! it is (`forwards` in state/pages.rs) until each of them has been told, some segments at a time:
 //! others go on in between. What is mapped meanwhile is mapped to where pages are.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use onefold_container::Directory;
+use onefold_index::Table;
 
 use crate::containers::entry::{PageEntry, entry};
-use crate::containers::files::PageFile;
+use crate::containers::located::{Wanted, read_all};
 use crate::containers::new_pages::{NewPage, Packer};
+use crate::engine::adopt::Sought;
 use crate::engine::hook::Between;
 use crate::engine::parts::Engine;
 use crate::engine::room::Purpose;
@@ -88,6 +93,18 @@ impl Engine {
         self.compact_with(&self.maintenance.lock(), Worth::Sparse)
     }
 
+    /// Whether emptying container `number` gives nothing back, as other shards need it. One that all of them
+    /// are to do without is emptied all the same.
+    fn is_kept_by_others(&self, number: u32) -> Result<bool, VolumeError> {
+        let Some(sharing) = self.sharing() else { return Ok(false) };
+        let name = {
+            let state = self.state();
+            let is_closing = state.pages.all.get(number).is_none_or(|one| one.is_closing);
+            state.pages.file(number).filter(|_| !is_closing).and_then(|file| file.shared())
+        };
+        name.map_or(Ok(false), |name| sharing.has_others(name))
+    }
+
     /// Does the same for a thread that has maintenance, where compacting is worth as much as
     /// `worth` says.
     pub(crate) fn compact_with(
@@ -113,14 +130,20 @@ impl Engine {
                 return Ok(Compaction::Done);
             }
         }
-        let emptiest = self.state().pages.emptiest(worth.most());
-        let Some(number) = emptiest else {
-            self.state().pages.take_up_left();
-            return Ok(Compaction::Nothing);
+        let number = loop {
+            let emptiest = self.state().pages.emptiest(worth.most());
+            let Some(number) = emptiest else {
+                self.state().pages.take_up_left();
+                return Ok(Compaction::Nothing);
+            };
+            if !self.is_kept_by_others(number)? {
+                break number;
+            }
+            self.state().pages.leave(number);
         };
         let pinned = self.paged(|state| state.pages.pin(number))?;
-        let Some((file, slots)) = pinned else { return Ok(Compaction::Done) };
-        let left = self.move_pages(number, &file, &slots);
+        let Some((_, slots)) = pinned else { return Ok(Compaction::Done) };
+        let left = self.move_pages(number, &slots);
         self.state().pages.unpin(number);
         // also those that were moved before an error
         if self.state().is_worth_forwarding() {
@@ -134,14 +157,13 @@ impl Engine {
     /// Appends the pages in `slots` of a container anew, and notes where they went. One that cannot be
     /// read stays, and with it the container. Returns why nothing more could be moved, if so: the
     /// container is left until later then, if that may pass.
-    fn move_pages(
-        &self,
-        number: u32,
-        file: &Arc<PageFile>,
-        slots: &[u32],
-    ) -> Result<Option<VolumeError>, VolumeError> {
-        let directory = match file.directory(&self.envelope()) {
-            Ok(directory) => directory,
+    fn move_pages(&self, number: u32, slots: &[u32]) -> Result<Option<VolumeError>, VolumeError> {
+        let directory = match self.directory(number) {
+            Ok(Some(directory)) => directory,
+            Ok(None) => {
+                self.state().pages.leave(number);
+                return Ok(None);
+            }
             Err(error) => {
                 let mut state = self.state();
                 match error.may_pass() {
@@ -153,6 +175,7 @@ impl Engine {
         };
         let table = self.table.get();
         for slots in slots.chunks(MOVED) {
+            let slots = &*self.move_to_others(number, slots, &directory, &*table)?;
             let mut packer = Packer::new(slots.len());
             for &slot in slots {
                 let from = Handle::new(number, slot);
@@ -191,8 +214,9 @@ impl Engine {
                 }
                 is_it
             });
-            let (appender, here) = (&mut self.appender(), |_: &State, _: &NewPage<_>| Ok(()));
-            self.append(appender, &new, Purpose::Move, &*table, here, |state, to, one| {
+            let (mut appender, here) = (self.held_appender(), |_: &State, _: &NewPage<_>| Ok(()));
+            let purpose = Purpose::Move { from: number };
+            self.append(&mut appender, &new, purpose, &*table, here, |state, to, one| {
                 let record = state.pages.move_page(one.of.0, to);
                 if let Some(record) = record.filter(|_| !fault!(MovesUntold)) {
                     state.waiting.push(&record);
@@ -200,6 +224,53 @@ impl Engine {
             })?;
         }
         Ok(None)
+    }
+
+    /// Moves those pages in `slots` of a container that is closing to where another shard has stored them by
+    /// now. Returns the other slots.
+    fn move_to_others<'a>(
+        &self,
+        number: u32,
+        slots: &'a [u32],
+        directory: &Directory,
+        table: &dyn Table,
+    ) -> Result<Cow<'a, [u32]>, VolumeError> {
+        let mut found = Vec::with_capacity(slots.len());
+        {
+            let state = self.state();
+            if !state.pages.all.get(number).is_some_and(|one| one.is_closing) {
+                return Ok(Cow::Borrowed(slots));
+            }
+            for &slot in slots {
+                let page = Handle::new(number, slot);
+                let located = state.pages.locate(page).expect("its container is pinned");
+                let said = entry(directory, slot).filter(|_| !state.pages.is_bad(page));
+                found.extend(located.zip(said));
+            }
+        }
+        let mut bytes: Vec<Vec<u8>> =
+            found.iter().map(|(_, said)| vec![0; said.len as usize]).collect();
+        let wanted = found.iter().zip(&mut bytes).enumerate();
+        let wanted = wanted.map(|(at, ((located, _), into))| Wanted { at, located, into });
+        let unread: HashSet<usize> =
+            read_all(wanted.collect()).into_iter().map(|(at, _)| at).collect();
+        let fingerprints: Vec<_> = found.iter().map(|(_, said)| said.fingerprint).collect();
+        let hints = self.sharing().map(|sharing| sharing.find(&fingerprints)).unwrap_or_default();
+        let sought = found.iter().zip(&bytes).zip(hints).enumerate();
+        let sought = sought.filter(|(at, _)| !unread.contains(at));
+        let sought = sought.filter_map(|(at, (((_, said), page), hint))| {
+            let (fingerprint, len, page) = (said.fingerprint, said.len, Some(&page[..]));
+            Some((Sought { at, page, len, fingerprint }, hint?))
+        });
+        let here = |_: &State, _| Ok(());
+        let moved = self.adopt_pages(sought.collect(), number, table, here, |state, to, at| {
+            let record = state.pages.move_page(found[at].0.page, to);
+            if let Some(record) = record {
+                state.waiting.push(&record);
+            }
+        })?;
+        let moved: HashSet<u32> = moved.into_iter().map(|at| found[at].0.page.slot()).collect();
+        Ok(Cow::Owned(slots.iter().copied().filter(|slot| !moved.contains(slot)).collect()))
     }
 
     /// Lets every map know where pages were moved. Others have their turns meanwhile.

@@ -2,11 +2,13 @@
 
 pub(crate) mod bits;
 pub(crate) mod dying;
+pub(crate) mod foreign;
 pub(crate) mod map;
 pub(crate) mod nodes;
 pub(crate) mod pages;
 pub(crate) mod paging;
 pub(crate) mod pending;
+pub(crate) mod registrations;
 pub(crate) mod sparse;
 pub(crate) mod volume;
 pub(crate) mod waiting;

@@ -14,8 +14,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use onefold_container::{Codec, Directory};
+use onefold_fingerprint::Fingerprint;
 use onefold_index::Table;
-use onefold_seal::{CHECK_LEN, Check, Envelope};
+use onefold_seal::{CHECK_LEN, Check};
 
 use crate::containers::append::Appender;
 use crate::containers::entry::{ContainerImage, MAX_PAGE, PageEntry, entries};
@@ -26,10 +27,12 @@ use crate::ids::Handle;
 use crate::journal::record::Record;
 use crate::nodes::files::{NODE, Node};
 use crate::seeded::fault;
+use crate::sharing::PageHint;
 use crate::state::bits::Bits;
 use crate::state::map::References;
 use crate::state::nodes::{Missing, NodeId, Nodes};
 use crate::state::pending::Pending;
+use crate::state::registrations::Registrations;
 use crate::state::sparse::Sparse;
 use crate::state::waiting::Waiting;
 
@@ -90,21 +93,37 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    fn push(&mut self, place: Place, stored_len: u32, check: u32, nodes: &mut Nodes) -> u32 {
+    fn push(
+        &mut self,
+        place: Place,
+        stored_len: u32,
+        check: u32,
+        is_pinned: bool,
+        nodes: &mut Nodes,
+    ) -> u32 {
         let slot = self.count;
         let (node, at) = split(slot);
         if node == self.places.len() {
             for all in [&mut self.places, &mut self.references] {
                 let id = nodes.add([0; NODE]);
-                nodes.pin(id).expect("just added");
+                if is_pinned {
+                    nodes.pin(id).expect("just added");
+                }
                 all.push(id);
             }
         }
-        let here = "the nodes of an open container are pinned";
+        let here = "the nodes of an open container are pinned, and others are here";
         nodes.get_mut(self.places[node]).expect(here)[at] = place_entry(place, check);
         nodes.get_mut(self.references[node]).expect(here)[at] = reference_entry(stored_len, 0);
         self.count += 1;
         slot
+    }
+
+    /// Fails unless the nodes are here into which the next page goes.
+    pub(super) fn ensure_next_here(&self, nodes: &Nodes) -> Result<(), Missing> {
+        let (node, _) = split(self.count);
+        let all = [&self.places, &self.references];
+        all.iter().filter_map(|all| all.get(node)).try_for_each(|id| nodes.ensure_here(*id))
     }
 
     fn has(&self, slot: u32) -> bool {
@@ -115,6 +134,11 @@ impl Slots {
     fn range(&self, at: usize) -> Range<u32> {
         let first = (at * NODE) as u32;
         first.min(self.count)..(first + NODE as u32).min(self.count)
+    }
+
+    /// Where all pages begin.
+    pub(super) fn offsets(&self, nodes: &Nodes) -> Result<Vec<u32>, Missing> {
+        (0..self.count).map(|slot| Ok(self.place(slot, nodes)?.0.offset())).collect()
     }
 
     /// Where the page in `slot`, which is there, begins, and its check.
@@ -171,6 +195,8 @@ pub(crate) struct Container {
     is_stuck: bool,
     /// Whether it could not be emptied a moment ago, and others come first.
     is_left: bool,
+    /// Whether shards share it, and all of them are to do without it.
+    pub(crate) is_closing: bool,
     /// The pages of one that is damaged and has no footer.
     pub(crate) lost: Vec<PageEntry>,
     /// References to pages of one that is damaged, whose slots nobody knows.
@@ -194,6 +220,7 @@ impl Container {
             is_unread: false,
             is_stuck: false,
             is_left: false,
+            is_closing: false,
             lost: Vec::new(),
             lost_references: 0,
             live_bytes: 0,
@@ -214,11 +241,13 @@ impl Container {
             let problem = format!("a page begins here, expected all of them before {}", 1 << 30);
             return Err(self.file.damaged(offset, problem));
         };
-        let slot = self.slots.push(place, stored_len, short(check.as_bytes()), nodes);
+        let check = short(check.as_bytes());
+        let slot = self.slots.push(place, stored_len, check, !self.is_sealed, nodes);
         if slot == 0 {
             self.begin = place.offset();
         }
-        self.end = place.offset().saturating_add(stored_len);
+        let end = place.offset().saturating_add(stored_len);
+        self.end = if self.file.is_foreign() { end.max(self.end) } else { end };
         Ok(slot)
     }
 
@@ -232,13 +261,8 @@ impl Container {
     }
 
     /// Takes up what the footer says, and enters the pages into `table`.
-    fn read_footer(
-        &mut self,
-        envelope: &Envelope,
-        table: &dyn Table,
-        nodes: &mut Nodes,
-    ) -> Result<(), VolumeError> {
-        let directory = self.file.directory(envelope)?;
+    fn read_footer(&mut self, table: &dyn Table, nodes: &mut Nodes) -> Result<(), VolumeError> {
+        let directory = self.file.directory()?;
         // slots are positions of groups and of chunks alike
         let chunks = directory.chunks.iter().map(|chunk| chunk.group);
         if !chunks.eq(0..directory.groups.len() as u32) {
@@ -302,7 +326,8 @@ impl Container {
     }
 
     fn can_be_emptied(&self) -> bool {
-        self.is_sealed && !self.is_damaged && !self.is_unread && !self.is_stuck
+        let may_be = self.is_closing || !self.file.is_foreign();
+        self.is_sealed && may_be && !self.is_damaged && !self.is_unread && !self.is_stuck
     }
 
     /// Whether what is left in it is worth being moved, so that the rest is given back.
@@ -312,6 +337,9 @@ impl Container {
 
     /// The share of its bytes that are referred to.
     fn fill(&self) -> f64 {
+        if self.is_closing {
+            return 0.0;
+        }
         self.live_bytes as f64 / f64::from(self.end.max(1))
     }
 
@@ -320,15 +348,16 @@ impl Container {
             return Ok(None);
         }
         let (place, check) = self.slots.place(slot, nodes)?;
-        let end = match self.slots.has(slot + 1) {
-            true => self.slots.place(slot + 1, nodes)?.0.offset(),
-            false => self.end,
+        let stored_len = match self.slots.has(slot + 1) {
+            _ if self.file.has_gaps() => self.slots.references(slot, nodes)?.0,
+            true => self.slots.place(slot + 1, nodes)?.0.offset() - place.offset(),
+            false => self.end - place.offset(),
         };
         Ok(Some(Located {
             page: Handle::new(self.file.number(), slot),
             file: Arc::clone(&self.file),
             offset: place.offset(),
-            stored_len: end - place.offset(),
+            stored_len,
             check,
             codec: place.codec(),
         }))
@@ -407,9 +436,9 @@ pub(crate) struct Pages {
     /// Containers with bytes that may not be durable.
     unsynced: Vec<Arc<PageFile>>,
     /// Containers that may have become dead.
-    maybe_dead: Vec<u32>,
+    pub(super) maybe_dead: Vec<u32>,
     /// Containers that are dead, whose files go once the journal says so.
-    doomed: Vec<Arc<PageFile>>,
+    pub(super) doomed: Vec<Arc<PageFile>>,
     /// Pages that could not be read.
     bad: HashSet<Handle>,
     /// Where pages went that a compaction moved, until all maps know.
@@ -424,6 +453,10 @@ pub(crate) struct Pages {
     bytes: u64,
     /// Pages that got or lost a reference, while that is noted.
     watched: Option<Bits>,
+    /// In containers that shards share.
+    pub(crate) registrations: Registrations,
+    /// Pages in those of which no batch tells yet, for the others.
+    pub(super) added: Vec<(Fingerprint, PageHint)>,
 }
 
 impl Pages {
@@ -442,6 +475,8 @@ impl Pages {
             moved_from: BTreeSet::new(),
             bytes: 0,
             watched: None,
+            registrations: Registrations::default(),
+            added: Vec::new(),
         }
     }
 
@@ -473,7 +508,7 @@ impl Pages {
         let mut container = Container::new(file, 0);
         let loaded = match (missing, image.is_sealed) {
             (Some(missing), _) => Err(missing.into()),
-            (None, true) => container.read_footer(&appender.envelope, table, &mut self.nodes),
+            (None, true) => container.read_footer(table, &mut self.nodes),
             (None, false) => container.go_on(appender, image, table, &mut self.nodes),
         };
         if loaded.is_err() && keeps_pages && !image.pages.is_empty() {
@@ -494,7 +529,7 @@ impl Pages {
         if image.is_sealed || loaded.is_err() {
             container.close(&mut self.nodes);
         }
-        self.bytes += container.file.len();
+        self.bytes += container.file.own_len();
         if container.is_sealed {
             // what it holds was durable when a record said so, or when it was opened
             container.file.let_close();
@@ -794,7 +829,7 @@ impl Pages {
 
     /// The bytes of all containers are those of their files.
     pub(crate) fn count_bytes(&mut self) {
-        self.bytes = self.all.values().map(|container| container.file.len()).sum();
+        self.bytes = self.all.values().map(|container| container.file.own_len()).sum();
     }
 
     pub(crate) fn has_container(&self, number: u32) -> bool {
@@ -803,7 +838,7 @@ impl Pages {
 
     /// Containers whose files were shorter than their pages when a checkpoint told of them.
     pub(crate) fn too_short(&self) -> Vec<u32> {
-        let is_short = |one: &Container| one.file.len() < one.end.into();
+        let is_short = |one: &Container| !one.file.is_foreign() && one.file.len() < one.end.into();
         self.all.iter().filter(|(_, one)| is_short(one)).map(|(number, _)| number).collect()
     }
 
@@ -849,7 +884,7 @@ impl Pages {
 
     /// Takes up container `next`, which was begun and has `len` bytes.
     pub(crate) fn begin(&mut self, file: Arc<PageFile>, len: u32) {
-        self.next = file.number() + 1;
+        self.next = self.next.max(file.number() + 1);
         self.bytes += u64::from(len);
         self.all.insert(file.number(), Container::new(file, len));
     }
@@ -858,9 +893,16 @@ impl Pages {
     /// else has the state.
     pub(crate) fn push(&mut self, number: u32, page: &PageEntry) -> Handle {
         let container = self.all.get_mut(number).expect("the open one is one of all");
+        let before = container.end;
         let slot =
             container.push_entry(page, &mut self.nodes).expect("it is closed before 2^30 bytes");
-        self.bytes += u64::from(page.stored_len);
+        // with what lies unused before it
+        self.bytes += u64::from(container.end - before);
+        if let Some(name) = container.file.shared() {
+            let PageEntry { offset, stored_len, fingerprint, .. } = *page;
+            let check = short(page.check.as_bytes());
+            self.added.push((fingerprint, PageHint { container: name, offset, stored_len, check }));
+        }
         let is_noted = self.unsynced.last().is_some_and(|last| last.number() == number);
         if !is_noted {
             self.unsynced.push(Arc::clone(&container.file));
@@ -868,10 +910,10 @@ impl Pages {
         Handle::new(number, slot)
     }
 
-    /// Container `number` has its footer, of so many bytes.
+    /// Container `number` has its footer, of so many bytes with what lies unused before it.
     pub(crate) fn seal(&mut self, number: u32, len: u64) {
-        self.bytes += len;
         let container = self.all.get_mut(number).expect("the open one is one of all");
+        self.bytes += len;
         container.close(&mut self.nodes);
         container.file.complete();
         self.maybe_dead.push(number);
@@ -920,9 +962,11 @@ impl Pages {
         Arc::new(segment.map(|page| moved(&page).map_or(page, Handle::to_u64)))
     }
 
-    /// Whether a page is there, referred to or not, and can be referred to once more.
+    /// Whether a page is there, referred to or not, and can be referred to once more. Pages of a container
+    /// that is closing are stored elsewhere.
     pub(crate) fn has(&self, page: Handle) -> bool {
-        let slots = self.all.get(page.container()).map(|container| &container.slots);
+        let container = self.all.get(page.container()).filter(|container| !container.is_closing);
+        let slots = container.map(|container| &container.slots);
         let Some(slots) = slots.filter(|slots| slots.has(page.slot())) else { return false };
         // of one that is not in memory nobody knows that it has so many, and it keeps them
         let is_full = slots.references(page.slot(), &self.nodes).is_ok_and(|(_, n)| n == MOST);
@@ -988,8 +1032,7 @@ impl Pages {
             if !self.all.get(number).is_some_and(Container::is_dead) {
                 continue;
             }
-            record(&Record::Dropped { container: number });
-            self.doom(number);
+            record(&self.doom(number));
         }
         let all = &self.all;
         self.bad.retain(|page| all.get(page.container()).is_some());
@@ -1000,29 +1043,35 @@ impl Pages {
         if self.all.get(number).is_some_and(|container| container.live > 0) {
             return false;
         }
-        record(&Record::Dropped { container: number });
-        self.doom(number);
+        record(&self.doom(number));
         true
     }
 
-    fn doom(&mut self, number: u32) {
-        let Some(mut container) = self.all.remove(number) else { return };
+    /// Dooms container `number`; what the journal has to know.
+    fn doom(&mut self, number: u32) -> Record {
+        let Some(mut container) = self.all.remove(number) else {
+            return Record::Dropped { container: number };
+        };
         self.unsettled.remove(&number);
         self.pending -= container.slots.pending.len();
         container.slots.clear(!container.is_sealed, &mut self.nodes);
-        self.doomed.push(container.file);
+        if container.file.shared().is_none() {
+            self.doomed.push(container.file);
+            return Record::Dropped { container: number };
+        }
+        self.give_up_registration(container.file)
     }
 
     /// The files of all that is doomed.
     pub(crate) fn take_doomed(&mut self) -> Vec<Arc<PageFile>> {
         let files = std::mem::take(&mut self.doomed);
-        self.bytes -= files.iter().map(|file| file.len()).sum::<u64>();
+        self.bytes -= files.iter().map(|file| file.own_len()).sum::<u64>();
         files
     }
 
     /// Files that could not be removed, for another time.
     pub(crate) fn put_back_doomed(&mut self, files: Vec<Arc<PageFile>>) {
-        self.bytes += files.iter().map(|file| file.len()).sum::<u64>();
+        self.bytes += files.iter().map(|file| file.own_len()).sum::<u64>();
         self.doomed.extend(files);
     }
 
@@ -1388,13 +1437,13 @@ impl Pages {
             let is_open_and_unused =
                 !container.is_sealed && container.slots.count > 0 && self.is_unused(number);
             if container.is_dead() || is_open_and_unused {
-                sums.reclaimable_bytes += container.file.len();
+                sums.reclaimable_bytes += container.file.own_len();
             } else if container.is_worth_emptying() {
                 sums.reclaimable_bytes += u64::from(container.end) - container.live_bytes;
             }
         }
         // those whose files could not be removed are tried again
-        sums.reclaimable_bytes += self.doomed.iter().map(|file| file.len()).sum::<u64>();
+        sums.reclaimable_bytes += self.doomed.iter().map(|file| file.own_len()).sum::<u64>();
         sums
     }
 }
@@ -1429,6 +1478,7 @@ mod tests {
     use onefold_backend::MemoryFolder;
     use onefold_block::{BlockDevice, BlockSize, Durability};
     use onefold_fingerprint::Fingerprint;
+    use onefold_seal::Envelope;
     use onefold_seal::ObjectId;
     use onefold_testkit::random;
 

@@ -87,7 +87,7 @@ fn first_page(
     id: ObjectId,
     file: &Arc<PageFile>,
 ) -> Result<Option<(GroupEntry, Fingerprint)>, VolumeError> {
-    match file.directory(&Envelope::plain(id)) {
+    match file.directory() {
         Ok(directory) => {
             let first = directory.groups.into_iter().zip(directory.chunks).next();
             return Ok(first.map(|(group, chunk)| (group, chunk.fingerprint)));

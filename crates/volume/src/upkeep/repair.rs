@@ -222,7 +222,7 @@ impl Repair<'_> {
                 // it had its footer before the checkpoint, and no record tells of its pages
                 continue;
             }
-            match file.directory(&envelope) {
+            match file.directory() {
                 Ok(_) => continue,
                 Err(error) if error.may_pass() => return Err(error),
                 Err(_) => drop(file),

@@ -239,6 +239,10 @@ impl Engine {
         let pages = slots.map(|slot| Handle::new(number, slot));
         let directory = match self.directory(number) {
             Ok(Some(directory)) => directory,
+            // what another shard still fills has no fingerprints yet
+            Ok(None) if self.state().pages.file(number).is_some_and(|file| file.is_foreign()) => {
+                return;
+            }
             Ok(None) => return pages.for_each(|page| lost.gone.set(page)),
             Err(error) => return pages.for_each(|page| lost.add(page, || with_causes(&error))),
         };

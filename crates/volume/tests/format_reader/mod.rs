@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a module of a test crate")]
 
 mod paged;
+mod registrations;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,6 +13,7 @@ use std::path::Path;
 use sha3::Digest;
 
 use paged::Checkpoint;
+pub use registrations::{Registrations, Stage};
 
 /// The files of a folder, by their names.
 pub type Files = BTreeMap<String, Vec<u8>>;
@@ -445,6 +447,7 @@ impl Pool {
                 let blocks = self.volumes.values_mut().flat_map(|one| one.blocks.values_mut());
                 blocks.filter(|page| **page == from).for_each(|page| *page = to);
             }
+            19..=21 if self.version == 2 => panic!("a pool of a cluster"),
             _ => panic!("record {kind} in a journal"),
         }
     }

@@ -124,7 +124,7 @@ impl Pool {
                 let (page, times) = (fields.page().unwrap(), i32::from_le_bytes(fields.array()));
                 *paged.pending.entry(page).or_default() += i64::from(times);
             }
-            19 => panic!("a pool of a cluster"),
+            19..=21 => panic!("a pool of a cluster"),
             kind => panic!("record {kind} in a checkpoint of version 2"),
         }
     }

@@ -1,49 +1,25 @@
-//! The objects of one shard: making, opening and removing them.
+//! The objects of one shard: where they may be, and removing them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use onefold_backend::rados::{RadosPool, Refusal, Step, Update};
-use onefold_backend::{BackendError, Folder, Operation};
+use onefold_backend::{BackendError, Operation};
 use onefold_seal::ObjectId;
-use onefold_volume::{Hash, Options, Pool, Shard, VolumeError};
+use onefold_volume::VolumeError;
 
 use crate::error::failed;
-use crate::folder::RadosFolder;
 use crate::journal::shards::{JournalSizes, RadosJournals};
 
 /// Objects of containers are closed before this length: an engine keeps objects of 128 MiB at most.
 pub(crate) const CONTAINER_LEN: u64 = 64 << 20;
 
 /// What a shard alone uses: these objects go with it. Guards and containers that shards share do not.
-const OWN: [&str; 6] = ["head", "segment.", "checkpoint.", "files", "file.", "lease"];
+const OWN: [&str; 6] = ["head", "segment.", "checkpoint.", "files", "file.", "live"];
 
 /// Fails unless shards can be kept in `pool`: it must be replicated.
 pub(crate) fn ensure_fitting(pool: &Arc<dyn RadosPool>) -> Result<(), VolumeError> {
     journals(pool).map(|_| ())
-}
-
-/// Makes the objects of the empty shard `id`, whose pages are named by `hash`.
-///
-/// # Errors
-/// If there is one of this id. After any other error the call may be repeated with another id.
-pub fn create(pool: &Arc<dyn RadosPool>, id: ObjectId, hash: Hash) -> Result<(), VolumeError> {
-    journals(pool)?.create(Shard::of(id))?;
-    Pool::create_for(&RadosFolder::take(Arc::clone(pool), id)?, id, hash)
-}
-
-/// Opens the shard `id` and supersedes any other writer of it. Also returned is what is damaged.
-///
-/// # Errors
-/// If there is no such shard, or it cannot be read.
-pub fn open(
-    pool: &Arc<dyn RadosPool>,
-    id: ObjectId,
-    options: Options,
-) -> Result<(Pool, Vec<VolumeError>), VolumeError> {
-    let folder: Arc<dyn Folder> = Arc::new(RadosFolder::take(Arc::clone(pool), id)?);
-    let container_len = options.container_len.min(CONTAINER_LEN);
-    Pool::open_with(folder, Arc::new(journals(pool)?), Options { container_len, ..options })
 }
 
 /// Removes the objects that the shard `id` alone uses, as far as they exist. No gateway may have it open.

@@ -1,0 +1,180 @@
+//! Closing containers of which shards use little, so that their space comes back.
+//!
+//! No shard alone knows how much of a container all of them use. So each now and then stores, in one object of
+//! its own, how many bytes it uses of each; the sum over the users of a container is the most that can be in
+//! use. A container that is closing takes no registrations; each user writes its pages again and drops it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use onefold_backend::Operation;
+use onefold_backend::rados::{Query, RadosError, Refusal, Step, Update};
+use onefold_seal::ObjectId;
+use onefold_seal::wire::{Put, Reader, WireError};
+use onefold_volume::{Pool, VolumeError};
+
+use super::ask;
+use super::guard::Access;
+use super::release::sweep_names;
+use super::shared::{SharedContainers, name_of};
+use crate::error::{damaged_object, failed};
+use crate::hints::ContainerName;
+
+/// The share of all containers' bytes that may be unused, unless the operator says otherwise.
+pub const WASTE: f64 = 0.2;
+
+/// What comes after the shard in the name of the object of its uses.
+pub(super) const LIVE: &str = "live";
+
+/// The version of the object of a shard's uses.
+const VERSION: u8 = 1;
+
+/// What closing found and did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Containers that were looked at: those that are sealed, and of which all users told what they use.
+    pub containers: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// At most so many of them are in use.
+    pub live_bytes: u64,
+    /// Containers that were closed.
+    pub closed: u64,
+}
+
+/// How much a shard uses of each container.
+type Uses = BTreeMap<ContainerName, u64>;
+
+/// A container of which all users told what they use.
+struct Candidate {
+    name: ContainerName,
+    len: u64,
+    live_bytes: u64,
+}
+
+impl SharedContainers {
+    pub(super) fn live_object(shard: &ObjectId) -> String {
+        format!("{shard}.{LIVE}")
+    }
+
+    /// Stores how many bytes `pool`, the open pool of this shard, uses of each container.
+    ///
+    /// # Errors
+    /// If the pool of RADOS refuses it or gives no answer.
+    pub fn store_live(&self, pool: &Pool) -> Result<(), VolumeError> {
+        let uses = pool.uses().into_iter().filter(|one| one.is_registered);
+        let uses: Uses = uses.map(|one| (name_of(&one.container), one.live_bytes)).collect();
+        let (object, body) = (Self::live_object(&self.guards.own()), Bytes::from(encode(&uses)));
+        let replaced =
+            |update: Update| update.then(Step::Truncate(0)).then(Step::Append(body.clone()));
+        // whichever of several arrives last, it costs space alone
+        let stored = match self.guards.pool.update(&object, replaced(Update::existing())) {
+            Err(error) if error.refusal() == Some(Refusal::Absent) => {
+                self.guards.pool.update(&object, replaced(Update::creating()))
+            }
+            stored => stored,
+        };
+        stored.map(drop).map_err(|error| failed(Operation::Write, error))
+    }
+
+    /// What shard `shard` said it uses; nothing if it said nothing.
+    fn live_of(&self, shard: &ObjectId) -> Result<Option<Uses>, VolumeError> {
+        let object = Self::live_object(shard);
+        let query = Query { range: Some(0..u64::from(u32::MAX)), ..Query::default() };
+        let answer = ask(&*self.guards.pool, &object, &query);
+        let Some(answer) = answer.map_err(|error| failed(Operation::Read, error))? else {
+            return Ok(None);
+        };
+        decode(&answer.bytes).map(Some).map_err(|error| damaged_object(&object, &error))
+    }
+
+    /// Closes the containers of which least is in use, until no more than `waste` of all of their bytes are
+    /// unused, as far as is known. What one shard alone uses is its own to compact.
+    ///
+    /// # Errors
+    /// If a pool of RADOS refuses something or gives no answer.
+    pub fn close_sparse(&self, waste: f64) -> Result<Closed, VolumeError> {
+        let mut candidates = self.candidates()?;
+        let mut done = Closed { containers: candidates.len() as u64, ..Closed::default() };
+        done.bytes = candidates.iter().map(|one| one.len).sum();
+        done.live_bytes = candidates.iter().map(|one| one.live_bytes).sum();
+        let share = |one: &Candidate| one.live_bytes as f64 / one.len.max(1) as f64;
+        candidates.sort_by(|one, other| share(one).total_cmp(&share(other)));
+        let (mut bytes, live) = (done.bytes, done.live_bytes);
+        for one in candidates {
+            let unused = bytes.saturating_sub(live) as f64;
+            if unused <= waste * bytes as f64 || share(&one) >= 1.0 - waste {
+                break;
+            }
+            self.guards.close(&one.name).map_err(|error| failed(Operation::Write, error))?;
+            // what is in use of it is stored again
+            bytes = bytes - one.len + one.live_bytes;
+            done.closed += 1;
+        }
+        Ok(done)
+    }
+
+    fn candidates(&self) -> Result<Vec<Candidate>, VolumeError> {
+        let refused = |error: RadosError| failed(Operation::Read, error);
+        let found = sweep_names(&*self.guards.pool, &*self.containers.pool).map_err(refused)?;
+        let (mut told, mut candidates) = (BTreeMap::new(), Vec::new());
+        for name in found.guards.intersection(&found.containers) {
+            let Some(guard) = self.guards.read(name).map_err(refused)? else { continue };
+            let users: BTreeSet<ObjectId> = guard.users.keys().copied().collect();
+            let is_own = users.iter().eq([&name.shard]);
+            if guard.access != Access::Open || users.is_empty() || is_own {
+                continue;
+            }
+            let Some(look) = self.containers.look(name).map_err(refused)? else { continue };
+            let mut live_bytes = Some(0_u64);
+            for user in &users {
+                if !told.contains_key(user) {
+                    told.insert(*user, self.live_of(user)?);
+                }
+                let uses = told[user].as_ref();
+                // one that registered since says nothing of this container yet
+                let of = uses.and_then(|uses: &Uses| uses.get(name));
+                live_bytes = live_bytes.zip(of).map(|(sum, of)| sum.saturating_add(*of));
+            }
+            if let (Some(live_bytes), Some(_)) = (live_bytes, look.sealed) {
+                let (len, live_bytes) = (look.length, live_bytes.min(look.length));
+                candidates.push(Candidate { name: *name, len, live_bytes });
+            }
+        }
+        Ok(candidates)
+    }
+}
+
+fn encode(uses: &Uses) -> Vec<u8> {
+    let mut body = vec![VERSION];
+    for (name, live_bytes) in uses {
+        body.extend_from_slice(name.shard.as_bytes());
+        for number in [name.writer, name.number, *live_bytes] {
+            body.put_u64(number);
+        }
+    }
+    body
+}
+
+/// For fuzzing: uses as they are stored, decoded and encoded again.
+pub(crate) fn reuse(bytes: &[u8]) -> Result<Vec<u8>, WireError> {
+    decode(bytes).map(|uses| encode(&uses))
+}
+
+fn decode(bytes: &[u8]) -> Result<Uses, WireError> {
+    let mut reader = Reader::new(bytes);
+    if reader.u8("a version")? != VERSION {
+        return Err(reader.error("version 1"));
+    }
+    let mut uses = Uses::new();
+    while reader.remaining() > 0 {
+        let shard = ObjectId::from_bytes(reader.array("a shard")?);
+        let (writer, number) = (reader.u64("a writer")?, reader.u64("a number")?);
+        let name = ContainerName { shard, writer, number };
+        if uses.last_key_value().is_some_and(|(last, _)| *last >= name) {
+            return Err(reader.error("containers in the order of their names"));
+        }
+        uses.insert(name, reader.u64("bytes")?);
+    }
+    Ok(uses)
+}

@@ -1,0 +1,120 @@
+//! One shard of a namespace: a pool of volumes that shares its containers with the other shards.
+
+mod detach;
+mod objects;
+
+use std::sync::Arc;
+
+use onefold_backend::Folder;
+use onefold_backend::rados::RadosPool;
+use onefold_seal::ObjectId;
+use onefold_volume::{Hash, Maintained, Options, Pool, Shard, VolumeError};
+
+use crate::containers::{Closed, SharedContainers, Swept};
+use crate::folder::RadosFolder;
+use crate::hints::Hints;
+
+pub use self::detach::detach;
+use self::objects::{CONTAINER_LEN, journals};
+pub(crate) use self::objects::{ensure_fitting, remove};
+
+/// A shard that this gateway serves.
+pub struct SharedShard {
+    id: ObjectId,
+    pool: Pool,
+    containers: Arc<SharedContainers>,
+}
+
+/// Makes shard `id` in `meta`, empty, whose pages are named by `hash`.
+///
+/// # Errors
+/// If there is one of this id. After any other error the call may be repeated with another id.
+pub fn create_shard(
+    meta: &Arc<dyn RadosPool>,
+    id: ObjectId,
+    hash: Hash,
+) -> Result<(), VolumeError> {
+    journals(meta)?.create(Shard::of(id))?;
+    Pool::create_for(&RadosFolder::take(Arc::clone(meta), id)?, id, hash)
+}
+
+/// Opens shard `id`, whose journal, nodes and guards are in `meta` and whose containers are in `data`, and
+/// supersedes whoever has it open. It looks for pages of other shards by `hints`. Also returned is what is
+/// damaged.
+///
+/// # Errors
+/// [`VolumeError::NoPool`] if there is none.
+pub fn open_shard(
+    meta: &Arc<dyn RadosPool>,
+    data: &Arc<dyn RadosPool>,
+    id: ObjectId,
+    hints: Arc<dyn Hints>,
+    options: Options,
+) -> Result<(SharedShard, Vec<VolumeError>), VolumeError> {
+    let folder: Arc<dyn Folder> = Arc::new(RadosFolder::take(Arc::clone(meta), id)?);
+    let containers = SharedContainers::new(Arc::clone(meta), Arc::clone(data), id, hints);
+    let containers = Arc::new(containers);
+    let sharing = Arc::<SharedContainers>::clone(&containers);
+    let container_len = options.container_len.min(CONTAINER_LEN);
+    let options = Options { container_len, ..options };
+    let (pool, damage) = Pool::open_shared(folder, Arc::new(journals(meta)?), sharing, options)?;
+    Ok((SharedShard { id, pool, containers }, damage))
+}
+
+impl SharedShard {
+    /// Its id.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    pub(crate) fn containers(&self) -> &SharedContainers {
+        &self.containers
+    }
+
+    /// Its volumes.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Drops registrations of this shard that it does not know, removes what nobody needs, and finds out which
+    /// containers are closing.
+    ///
+    /// # Errors
+    /// [`VolumeError::Superseded`], or if a pool of RADOS refuses something or gives no answer.
+    pub fn sweep(&self) -> Result<Swept, VolumeError> {
+        self.pool.drop_unused()?;
+        self.containers.sweep(&self.pool)
+    }
+
+    /// Sweeps, gives back the space of containers of which little is used and of those that are closing, and
+    /// stores how much of each is in use.
+    ///
+    /// # Errors
+    /// As [`sweep`](Self::sweep), or as [`Pool::maintain`].
+    pub fn maintain(&self) -> Result<Maintained, VolumeError> {
+        self.sweep()?;
+        let maintained = self.pool.maintain()?;
+        self.pool.drop_unused()?;
+        self.containers.store_live(&self.pool)?;
+        Ok(maintained)
+    }
+
+    /// Drops all that this shard is registered in, as far as none of its volumes needs it: before a shard without
+    /// volumes is removed.
+    ///
+    /// # Errors
+    /// As [`maintain`](Self::maintain).
+    pub fn vacate(&self) -> Result<(), VolumeError> {
+        self.pool.seal_open()?;
+        self.maintain().map(drop)
+    }
+
+    /// Closes containers of all shards of which little is used, so that at most `waste` of their bytes are
+    /// unused. The shards' next [`maintain`](Self::maintain) empties them.
+    ///
+    /// # Errors
+    /// If a pool of RADOS refuses something or gives no answer.
+    pub fn close_sparse(&self, waste: f64) -> Result<Closed, VolumeError> {
+        self.containers.close_sparse(waste)
+    }
+}

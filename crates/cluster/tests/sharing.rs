@@ -1,0 +1,96 @@
+//! Shards of one namespace that share containers.
+
+#[path = "common/scenes.rs"]
+mod scenes;
+#[path = "common/shards.rs"]
+mod shards;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use onefold_block::{BlockDevice, BlockSize, Durability};
+use onefold_testkit::SplitMix64;
+use shards::{Space, image};
+
+macro_rules! scenes {
+    ($($scene:ident)+) => { $(#[test] fn $scene() { scenes::$scene(); })+ };
+}
+
+scenes! {
+    equal_images_are_stored_once
+    a_closing_container_is_not_adopted
+    an_unanswered_registration_is_not_used
+    a_late_registration_is_swept
+    a_late_drop_takes_nothing_from_the_successor
+    a_sweep_leaves_what_begins_meanwhile
+    leaks_are_found_and_repaired
+    a_removed_shard_leaves_nothing
+    a_detached_clone_stores_nothing_again
+    wrong_hints_cost_space_alone
+    sparse_containers_are_closed_and_their_pages_stay_shared
+}
+
+/// Threads that write the same pages in all shards, while others maintain them.
+#[test]
+fn threads_of_all_shards_share_pages_at_the_same_time() {
+    const BLOCKS: usize = 150;
+    const THREADS: usize = 2;
+    let space = Space::new();
+    let shards = [1, 2, 3].map(|n| space.add(n));
+    let images: Vec<Vec<u8>> = (0..3).map(|n| image(n, BLOCKS)).collect();
+    let name = |thread: usize| format!("v{thread}");
+    let is_over = AtomicBool::new(false);
+    let written: Vec<Vec<Vec<u8>>> = thread::scope(|scope| {
+        let (shards, images) = (&shards, &images);
+        let is_over = &is_over;
+        let name = &name;
+        let write = move |n: usize, thread: usize| {
+            let pool = shards[n].pool();
+            pool.create_volume(&name(thread), (BLOCKS * 4096) as u64, BlockSize::B4096).unwrap();
+            let volume = pool.volume(&name(thread)).unwrap();
+            let mut numbers = SplitMix64::new((n * THREADS + thread) as u64);
+            let mut below = |bound: usize| (numbers.next_u64() % bound as u64) as usize;
+            let mut bytes = vec![0; BLOCKS * 4096];
+            for _ in 0..60 {
+                let (block, count) = (below(BLOCKS), 1 + below(50));
+                let range = block * 4096..(block + count).min(BLOCKS) * 4096;
+                match below(4) {
+                    0 => bytes[range.clone()].fill(0),
+                    one => bytes[range.clone()].copy_from_slice(&images[one - 1][range.clone()]),
+                }
+                volume.write(range.start as u64, &bytes[range], Durability::OnReturn).unwrap();
+            }
+            bytes
+        };
+        let writers: Vec<_> = (0..3)
+            .map(|n| (0..THREADS).map(|thread| scope.spawn(move || write(n, thread))).collect())
+            .collect();
+        for shard in shards {
+            scope.spawn(move || {
+                while !is_over.load(Ordering::SeqCst) {
+                    shard.maintain().unwrap();
+                    shard.close_sparse(0.1).unwrap();
+                }
+            });
+        }
+        let join = |threads: Vec<thread::ScopedJoinHandle<'_, Vec<u8>>>| {
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        };
+        let written = writers.into_iter().map(join).collect();
+        is_over.store(true, Ordering::SeqCst);
+        written
+    });
+    for (shard, written) in shards.iter().zip(&written) {
+        for (thread, bytes) in written.iter().enumerate() {
+            shards::expect(shard, &name(thread), bytes);
+        }
+        shards::expect_sound(shard);
+    }
+    for shard in &shards {
+        (0..THREADS).for_each(|thread| shard.pool().delete_volume(&name(thread)).unwrap());
+    }
+    for shard in shards.iter().chain(&shards) {
+        shard.maintain().unwrap();
+    }
+    assert_eq!(space.left(), Vec::<String>::new(), "{:#?}", space.guards());
+}

@@ -1,0 +1,11 @@
+//! What a shard uses of containers: what decodes has one encoding.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(again) = onefold_cluster::fuzz::reuse(bytes) {
+        assert_eq!(again, bytes);
+    }
+});
