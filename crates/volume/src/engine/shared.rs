@@ -130,7 +130,8 @@ impl Engine {
         self.give_up(self.files.closed(number, 0));
     }
 
-    fn give_up(&self, file: Arc<PageFile>) {
+    /// The container that `file` is, which was made and has no page, is dropped.
+    pub(crate) fn give_up(&self, file: Arc<PageFile>) {
         let mut state = self.state();
         let record = state.pages.give_up_registration(file);
         state.waiting.push(&record);

@@ -80,7 +80,8 @@ impl Pool {
         self.0.commit()
     }
 
-    /// Closes the container that takes new pages, so that its directory lists them.
+    /// Closes the container that takes new pages, so that its directory lists them, and gives up those that
+    /// were made to come next.
     ///
     /// # Errors
     /// If that cannot be made durable.
@@ -92,6 +93,8 @@ impl Pool {
                 engine.shard.ensure_current()?;
                 engine.seal(&mut appender)?;
             }
+            let ready: Vec<_> = appender.ready.drain(..).collect();
+            ready.into_iter().for_each(|file| engine.give_up(file));
         }
         engine.commit()
     }
