@@ -1,8 +1,8 @@
 //! A gateway: a process that has shards by one lease.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use onefold_backend::rados::RadosPool;
@@ -54,7 +54,9 @@ pub struct Gateway {
     settled: Condvar,
     /// Whether it takes nothing more.
     is_ending: AtomicBool,
-    pub(super) watch: Mutex<Watch>,
+    watch: Mutex<Watch>,
+    /// The gateways that had a lease at the last look.
+    present: RwLock<BTreeSet<ObjectId>>,
     pub(super) rounds: Mutex<super::round::Rounds>,
 }
 
@@ -113,9 +115,10 @@ impl Gateway {
             settled: Condvar::new(),
             is_ending: AtomicBool::new(false),
             watch: Mutex::new(Watch::new(pool, clock)),
+            present: RwLock::default(),
             rounds: Mutex::default(),
         };
-        gateway.watch().look()?;
+        drop(gateway.look_at_leases()?);
         Ok(gateway)
     }
 
@@ -147,6 +150,19 @@ impl Gateway {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Looks at all leases.
+    pub(super) fn look_at_leases(&self) -> Result<MutexGuard<'_, Watch>, VolumeError> {
+        let mut watch = self.watch();
+        watch.look()?;
+        *self.present.write().unwrap_or_else(PoisonError::into_inner) = watch.present();
+        Ok(watch)
+    }
+
+    /// Whether the gateway `id` had a lease at the last look. Never waits for Ceph.
+    pub fn has_lease(&self, id: ObjectId) -> bool {
+        self.present.read().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    }
+
     fn slots(&self) -> MutexGuard<'_, BTreeMap<ObjectId, Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -176,6 +192,15 @@ impl Gateway {
         }
     }
 
+    /// Looks at all leases, and breaks those that have not changed for [`WAIT`](super::WAIT): what a command
+    /// does that waits for the shard of a dead gateway.
+    ///
+    /// # Errors
+    /// If the leases cannot be read or broken.
+    pub fn look(&self) -> Result<(), VolumeError> {
+        self.break_silent().map(|_| ())
+    }
+
     /// Finds the shard `id`, and takes it if no gateway has it.
     ///
     /// # Errors
@@ -190,9 +215,8 @@ impl Gateway {
             return Ok(Reached::Absent);
         }
         if let Some(gateway) = seen.record.gateway.filter(|gateway| *gateway != own) {
-            let mut watch = self.watch();
             // a lease that exists now may not have existed at the last look
-            watch.look()?;
+            let watch = self.look_at_leases()?;
             if watch.has(gateway) {
                 let record = watch.record(gateway).cloned();
                 return Ok(Reached::There { gateway, record });
@@ -253,15 +277,15 @@ impl Gateway {
         if self.is_ending() || !lease.is_valid() || !self.begin_taking(id) {
             return Ok(None);
         }
-        let taken = self.take_busy(id, seen, &lease);
-        let slot = match &taken {
-            Ok(Some((shard, _))) => Some(Slot::Open(Arc::clone(shard))),
-            _ => None,
-        };
-        self.settle(id, slot);
-        let Some((shard, damage)) = taken? else { return Ok(None) };
-        self.audience.opened(&shard, damage);
-        Ok(Some(shard))
+        let taken = self.take_busy(id, seen, &lease).map(|taken| {
+            taken.map(|(shard, damage)| {
+                // before another thread finds it
+                self.audience.opened(&shard, damage);
+                shard
+            })
+        });
+        self.settle(id, taken.as_ref().ok().into_iter().flatten().next().cloned().map(Slot::Open));
+        taken
     }
 
     fn take_busy(
@@ -374,10 +398,11 @@ impl Gateway {
                 None => Err(VolumeError::Stopped { why: self.lost_why() }),
             }
         });
-        self.settle(id, made.as_ref().ok().map(|shard| Slot::Open(Arc::clone(shard))));
-        let shard = made?;
-        self.audience.opened(&shard, Vec::new());
-        Ok(shard)
+        if let Ok(shard) = &made {
+            self.audience.opened(shard, Vec::new());
+        }
+        self.settle(id, made.as_ref().ok().cloned().map(Slot::Open));
+        made
     }
 
     fn make_shard(

@@ -76,10 +76,9 @@ impl Gateway {
     }
 
     /// Breaks leases that have not changed for long; whether there were any.
-    fn break_silent(&self) -> Result<bool, VolumeError> {
+    pub(super) fn break_silent(&self) -> Result<bool, VolumeError> {
         let own = self.lease().id();
-        let mut watch = self.watch();
-        watch.look()?;
+        let mut watch = self.look_at_leases()?;
         let mut has_broken = false;
         for id in watch.silent().into_iter().filter(|id| *id != own) {
             let host = watch.record(id).map(|record| record.about.host.clone()).unwrap_or_default();

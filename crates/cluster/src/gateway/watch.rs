@@ -1,6 +1,6 @@
 //! What one gateway sees of the others' leases.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +66,11 @@ impl Watch {
     /// Whether the gateway `id` had a lease at the last look, which may be over.
     pub(super) fn has(&self, id: ObjectId) -> bool {
         self.seen.contains_key(&id)
+    }
+
+    /// The gateways that had a lease at the last look.
+    pub(super) fn present(&self) -> BTreeSet<ObjectId> {
+        self.seen.keys().copied().collect()
     }
 
     pub(super) fn record(&self, id: ObjectId) -> Option<&GatewayRecord> {
