@@ -42,11 +42,13 @@ struct Own {
     _renewing: Running,
 }
 
-impl Drop for Own {
+impl Drop for Volumes {
     fn drop(&mut self) {
-        if let Err(error) = self.gateway.end() {
+        if let Some(own) = self.own.take()
+            && let Err(error) = own.gateway.end()
+        {
             let error = format!("{:#}", anyhow::Error::from(error));
-            eprintln!("onefold: others wait {WAIT:?} for what this command had: {error}");
+            (self.tell)(&format!("gateways wait {WAIT:?} for what this command had: {error}"));
         }
     }
 }
@@ -184,8 +186,7 @@ impl Volumes {
         match self.doer(id)? {
             Doer::Here(shard) => perform(request, &shard, &NotServed),
             Doer::There(asking) => {
-                let request =
-                    Request::InShard { shard: id.to_string(), asked: Box::new(request) };
+                let request = Request::InShard { shard: id.to_string(), asked: Box::new(request) };
                 asking.ask(&request).with_context(|| self.reached.place())?.accepted()
             }
         }
