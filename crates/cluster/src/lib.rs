@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | simulate | what a number of gateways would reach, by discrete events |
 //! | gateway | the domain, leases of gateways, who has which shard, names of volumes |
-//! | shard | making, opening and removing the objects of a shard |
+//! | pool | making, opening and removing the objects of a shard |
 //! | journal, folder | what a shard durably knows, and its files |
 //! | clock | the clock by which leases end |
 //! | routing | which gateway holds the hints of a fingerprint, and the way there |
@@ -21,10 +21,10 @@ mod folder;
 pub mod fuzz;
 mod gateway;
 mod journal;
+mod pool;
 pub mod routing;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
-mod shard;
 pub mod simulate;
 
 pub use clock::{BootClock, LeaseClock};
@@ -36,3 +36,4 @@ pub use gateway::{
     ShardRecord, Shards, Tenure, VALID, WAIT, gateways,
 };
 pub use journal::shards::{JournalSizes, RadosJournals};
+pub use pool::{create, open};
