@@ -18,8 +18,8 @@ use crate::pool;
 const LEAST_SHARES: usize = 8;
 /// A shard gets at least so much memory for its table of fingerprints, in bytes.
 const LEAST_TABLE: usize = 1 << 20;
-/// A shard gets at least so much memory for maps, in bytes.
-const LEAST_NODES: u64 = 2 << 20;
+/// A shard gets at least so much memory for maps, in bytes: some steps need all nodes of a container.
+const LEAST_NODES: u64 = 16 << 20;
 /// A shard that was opened, and what is damaged in it.
 type Opened = (Arc<OpenShard>, Vec<VolumeError>);
 
