@@ -43,6 +43,10 @@ pub enum BlockError {
     /// The device is shutting down and accepts no more calls.
     #[error("the device is shutting down")]
     ShuttingDown,
+    /// The device is served elsewhere by now, or may be: the call may or may not have been executed. A server
+    /// ends the connection instead of answering, so that the client finds the device again.
+    #[error("the device may be served elsewhere by now")]
+    Elsewhere,
     /// The device does not support the operation.
     #[error("this device cannot {operation}")]
     NotSupported {

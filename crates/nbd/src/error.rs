@@ -55,6 +55,9 @@ pub enum NbdError {
         /// Why, if that is known.
         source: Option<io::Error>,
     },
+    /// The device is served elsewhere by now, or may be.
+    #[error("the device may be served elsewhere by now: the client has to connect again")]
+    Elsewhere,
     /// The TLS handshake failed.
     #[error("TLS: {0}")]
     Tls(#[source] io::Error),
@@ -163,26 +166,29 @@ pub enum ServerError {
 pub(crate) struct Failure {
     pub(crate) errno: Errno,
     pub(crate) message: String,
+    /// Whether the client gets no answer but the end of its connection.
+    pub(crate) is_elsewhere: bool,
 }
 
 impl Failure {
     pub(crate) fn new(errno: Errno, message: impl Into<String>) -> Failure {
-        Failure { errno, message: message.into() }
+        Failure { errno, message: message.into(), is_elsewhere: false }
     }
 }
 
 impl From<BlockError> for Failure {
     fn from(error: BlockError) -> Failure {
+        let is_elsewhere = matches!(error, BlockError::Elsewhere);
         let errno = match error {
             BlockError::NoSpace { .. } => Errno::NoSpace,
             BlockError::ReadOnly => Errno::Perm,
             BlockError::OutOfRange { .. }
             | BlockError::BadSize { .. }
             | BlockError::NotSupported { .. } => Errno::Invalid,
-            BlockError::ShuttingDown => Errno::Shutdown,
+            BlockError::ShuttingDown | BlockError::Elsewhere => Errno::Shutdown,
             BlockError::Slow => Errno::NotSupported,
             _ => Errno::Io,
         };
-        Failure::new(errno, error.to_string())
+        Failure { is_elsewhere, ..Failure::new(errno, error.to_string()) }
     }
 }

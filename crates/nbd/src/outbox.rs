@@ -36,6 +36,10 @@ pub(crate) struct Outbox {
     left: Notify,
     /// Whether the client has gone without a farewell.
     is_abandoned: AtomicBool,
+    /// Whether the connection ends without further replies.
+    is_broken_off: AtomicBool,
+    /// Notified when it does.
+    broken_off: Notify,
 }
 
 struct State {
@@ -86,6 +90,8 @@ impl Outbox {
             state: Mutex::new(state),
             left: Notify::new(),
             is_abandoned: AtomicBool::new(false),
+            is_broken_off: AtomicBool::new(false),
+            broken_off: Notify::new(),
         });
         (outbox.clone(), Delivery(outbox))
     }
@@ -94,7 +100,7 @@ impl Outbox {
     /// are discarded.
     pub(crate) fn send(&self, replies: impl IntoIterator<Item = Reply>) {
         let mut state = self.lock();
-        if state.is_over {
+        if state.is_over || self.is_broken_off.load(Ordering::Acquire) {
             return;
         }
         state.waiting.extend(replies);
@@ -124,6 +130,20 @@ impl Outbox {
     /// Declares that the client has gone without a farewell: requests that have not begun are dropped.
     pub(crate) fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Release);
+    }
+
+    /// Ends the connection without another reply; requests that have not begun are dropped.
+    pub(crate) fn break_off(&self) {
+        self.abandon();
+        self.is_broken_off.store(true, Ordering::Release);
+        self.broken_off.notify_one();
+    }
+
+    /// Waits until the connection is to end without another reply.
+    pub(crate) async fn wait_for_break(&self) {
+        while !self.is_broken_off.load(Ordering::Acquire) {
+            self.broken_off.notified().await;
+        }
     }
 
     /// Whether requests that have not begun are to be dropped.

@@ -49,6 +49,7 @@ pub(crate) async fn transmit(
         served = collected.meanwhile(intake.serve()) => {
             served.inspect_err(|_| all_replies.abandon())?;
         }
+        () = all_replies.wait_for_break() => return Err(NbdError::Elsewhere),
         // ends by itself only if the client does not receive its replies
         delivered = delivered(&mut delivery) => {
             all_replies.abandon();
@@ -70,6 +71,7 @@ pub(crate) async fn transmit(
     };
     tokio::select! {
         delivered = last_replies => delivered?,
+        () = all_replies.wait_for_break() => return Err(NbdError::Elsewhere),
         () = late => {
             let what = "taking the last replies";
             return Err(NbdError::TimedOut { what, limit: DELIVERY });

@@ -257,6 +257,9 @@ impl Job {
     /// The reply, and its outbox.
     fn end(self, outcome: Result<Done, Failure>) -> (Arc<Outbox>, Reply) {
         drop(self.gate);
+        if outcome.as_ref().is_err_and(|failure| failure.is_elsewhere) {
+            self.outbox.break_off();
+        }
         (self.outbox, Reply::new(self.to, outcome, self.room))
     }
 }

@@ -22,13 +22,19 @@ impl<D: BlockDevice> LeasedDevice<D> {
         Self { device, tenure }
     }
 
-    /// Fails if the answer that is ready now may not be given.
-    fn ensure_current(&self) -> Result<(), BlockError> {
-        if self.tenure.as_ref().is_none_or(|tenure| tenure.is_current()) {
-            return Ok(());
-        }
-        let source = "the gateway could not renew its lease or gave the volume away, so another one may have it";
-        Err(BlockError::Io { object: "the cluster".to_owned(), source: source.into() })
+    /// What was read, or an error if that may not be answered.
+    fn read_now<T>(&self, found: Result<T, BlockError>) -> Result<T, BlockError> {
+        if self.is_current() { found } else { Err(BlockError::Elsewhere) }
+    }
+
+    /// That a change was made, or why not. A change that was made is durable, also if the gateway has lost the
+    /// shard since.
+    fn changed(&self, outcome: Result<(), BlockError>) -> Result<(), BlockError> {
+        outcome.map_err(|error| if self.is_current() { error } else { BlockError::Elsewhere })
+    }
+
+    fn is_current(&self) -> bool {
+        self.tenure.as_ref().is_none_or(|tenure| tenure.is_current())
     }
 
     fn durability(&self, asked: Durability) -> Durability {
@@ -50,12 +56,12 @@ impl<D: BlockDevice> BlockDevice for LeasedDevice<D> {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.device.read(offset, buffer)?;
-        self.ensure_current()
+        let found = self.device.read(offset, buffer);
+        self.read_now(found)
     }
 
     fn write(&self, offset: u64, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-        self.device.write(offset, data, self.durability(durability))
+        self.changed(self.device.write(offset, data, self.durability(durability)))
     }
 
     fn write_many(
@@ -63,7 +69,7 @@ impl<D: BlockDevice> BlockDevice for LeasedDevice<D> {
         writes: &[(u64, &[u8])],
         durability: Durability,
     ) -> Result<(), BlockError> {
-        self.device.write_many(writes, self.durability(durability))
+        self.changed(self.device.write_many(writes, self.durability(durability)))
     }
 
     fn writes_at_once(&self) -> usize {
@@ -71,7 +77,7 @@ impl<D: BlockDevice> BlockDevice for LeasedDevice<D> {
     }
 
     fn erase(&self, range: Range<u64>, durability: Durability) -> Result<(), BlockError> {
-        self.device.erase(range, self.durability(durability))
+        self.changed(self.device.erase(range, self.durability(durability)))
     }
 
     fn write_zeroes(
@@ -80,11 +86,11 @@ impl<D: BlockDevice> BlockDevice for LeasedDevice<D> {
         zeroes: Zeroes,
         durability: Durability,
     ) -> Result<(), BlockError> {
-        self.device.write_zeroes(range, zeroes, self.durability(durability))
+        self.changed(self.device.write_zeroes(range, zeroes, self.durability(durability)))
     }
 
     fn flush(&self) -> Result<(), BlockError> {
-        self.device.flush()
+        self.changed(self.device.flush())
     }
 
     fn cache(&self, range: Range<u64>) -> Result<(), BlockError> {
@@ -92,12 +98,10 @@ impl<D: BlockDevice> BlockDevice for LeasedDevice<D> {
     }
 
     fn extents(&self, range: Range<u64>, max: usize) -> Result<Vec<Extent>, BlockError> {
-        let found = self.device.extents(range, max)?;
-        self.ensure_current()?;
-        Ok(found)
+        self.read_now(self.device.extents(range, max))
     }
 
     fn resize(&self, size: u64) -> Result<(), BlockError> {
-        self.device.resize(size)
+        self.changed(self.device.resize(size))
     }
 }

@@ -66,7 +66,8 @@ pub trait Audience: Send + Sync {
     /// Clients may use the volumes of `shard`, in which this is `damage`.
     fn opened(&self, shard: &Arc<OpenShard>, damage: Vec<VolumeError>);
 
-    /// No client may use the volumes of `shard` when this returns; requests in flight are completed.
+    /// No client may begin to use the volumes of `shard` when this returns, and connections end. Requests in flight
+    /// are completed, or end with them.
     fn closing(&self, shard: &Arc<OpenShard>);
 
     /// Called for each event; must not block.

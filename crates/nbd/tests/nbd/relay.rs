@@ -285,3 +285,17 @@ fn what_has_not_begun_is_dropped_when_its_client_goes() {
         (calls.iter().filter(writes).count() == 6).then_some(())
     });
 }
+
+#[test]
+fn a_device_that_is_served_elsewhere_ends_the_connection_instead_of_answering() {
+    let lab = Lab::new();
+    let (mut client, mut other) = (lab.client(), Client::served_simply(lab.connect(), "disk"));
+    lab.device.fail("read", || onefold_block::BlockError::Elsewhere);
+    for client in [&mut client, &mut other] {
+        assert_eq!(client.write(0, 0, &[1; 4096]), 0);
+        client.send_request((READ, 0), 7, 0, 4096);
+        client.expect_end();
+        let ended = lab.next_end().expect("it ended badly");
+        assert!(ended.contains("served elsewhere"), "{ended}");
+    }
+}
