@@ -27,3 +27,4 @@ pub(crate) mod snapshots;
 pub(crate) mod stats;
 pub(crate) mod volume;
 mod volume_move;
+mod volume_stream;

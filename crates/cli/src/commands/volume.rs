@@ -1,23 +1,22 @@
 //! `onefold volume`
 
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, BufWriter, IsTerminal};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use clap::{Args, Command, Subcommand};
 use indicatif::HumanBytes;
 use onefold_block::BlockSize;
 use onefold_store::tree::Time;
-use onefold_volume::{Pool, Transferred};
+use onefold_volume::Pool;
 use serde::Serialize;
 
 use super::volume_move::Move;
+use super::volume_stream::{Export, Import};
 use crate::console::Console;
 use crate::count::count;
-use crate::domain::Volumes;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::pool::{Doer, OpenPool, PoolArgs, WorkingArgs};
+use crate::pool::{Doer, PoolArgs, WorkingArgs};
 use crate::ratio;
 use crate::service::request::{
     Answer, Fingerprint, Request, Shown, ShownBlock, ShownDetails, ShownPage,
@@ -25,9 +24,6 @@ use crate::service::request::{
 use crate::size;
 use crate::table;
 use crate::time;
-
-/// Bytes of a stream that are read or written per call.
-const STREAMED: usize = 1 << 20;
 
 const AFTER_HELP: &str = "\
 A volume is a block device that shares its pages with all volumes of its pool: each distinct page is
@@ -117,33 +113,6 @@ the volume open, unless --force is given, which closes their connections.
 
 Examples:
   onefold volume rollback --pool /srv/pool disk disk-monday
-
-With --json: one document, the volume as `onefold volume info` shows it.";
-
-const EXPORT_HELP: &str = "\
-Writes a volume or snapshot to standard output as a stream, from which `onefold volume import` creates
-it in this or another pool. The stream has all blocks except holes, uncompressed, with a checksum for
-each record. With --from it has only the differences from another volume of the pool, such as an earlier
-snapshot. Both volumes are then read completely, to record which content the stream changes. The command
-writes nothing to the pool. Meanwhile the pool must not be served, except with --read-only.
-
-Examples:
-  onefold volume export --pool /srv/pool disk-monday | zstd > monday.zst
-  onefold volume export --pool /srv/pool --from monday tuesday > changes
-  onefold volume export --pool /srv/pool disk-monday \\
-      | ssh other onefold volume import --pool /srv/pool disk-monday";
-
-const IMPORT_HELP: &str = "\
-Creates a volume from the stream of `onefold volume export` on standard input. A snapshot becomes a
-snapshot again. A stream of changes needs --onto: a volume with the same content as the one that
-`export` had as --from. The command reads that volume completely to verify this, and does not change it.
-The new volume gets its name when the whole stream is durable. A truncated or damaged stream is refused,
-and nothing of it stays. If the command is killed, a volume with '.importing' after its name is left,
-which you can delete.
-
-Examples:
-  zstd -dc monday.zst | onefold volume import --pool /srv/pool disk-monday
-  onefold volume import --pool /srv/pool --onto monday tuesday < changes
 
 With --json: one document, the volume as `onefold volume info` shows it.";
 
@@ -372,32 +341,6 @@ struct Rollback {
     snapshot: String,
 }
 
-/// Write a volume, or its differences from another, to standard output
-#[derive(Debug, Args)]
-#[command(after_help = EXPORT_HELP)]
-struct Export {
-    #[command(flatten)]
-    pool: PoolArgs,
-    /// Write only the differences from this volume
-    #[arg(long, value_name = "SNAPSHOT")]
-    from: Option<String>,
-    /// The volume or snapshot
-    name: String,
-}
-
-/// Create a volume from the output of `export`
-#[derive(Debug, Args)]
-#[command(after_help = IMPORT_HELP)]
-struct Import {
-    #[command(flatten)]
-    pool: PoolArgs,
-    /// The volume that the stream's changes are relative to
-    #[arg(long, value_name = "SNAPSHOT")]
-    onto: Option<String>,
-    /// The name of the new volume
-    name: String,
-}
-
 /// Check that maps, reference counts and containers are consistent
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP)]
@@ -499,7 +442,7 @@ fn change(
 }
 
 /// Writes the volume `name` as JSON, after the change `done`.
-fn show(doer: &mut Doer<'_>, name: String, done: &str) -> Result<()> {
+pub(super) fn show(doer: &mut Doer<'_>, name: String, done: &str) -> Result<()> {
     let shown = doer.ask(Request::Info { name });
     match shown.with_context(|| format!("{done}, but it cannot be shown"))? {
         Answer::Volume(found) => document(&found),
@@ -674,80 +617,6 @@ impl Rollback {
         let done = format!("rolled volume '{name}' back to '{snapshot}'");
         let request = Request::RollBack { name: name.clone(), snapshot, is_forced };
         change(pool.doer(console)?, request, name, &done, console)
-    }
-}
-
-impl Export {
-    fn run(self, console: &Console) -> Result<Exit> {
-        let output = io::stdout();
-        ensure!(
-            !output.is_terminal(),
-            "a stream cannot be written to a terminal: redirect standard output to a file or a pipe"
-        );
-        let OpenPool { pool, .. } = &self.pool.open_to_read(&self.name, console)?;
-        let into = BufWriter::with_capacity(STREAMED, output.lock());
-        let Transferred { data_blocks, hole_blocks } =
-            pool.export_volume(&self.name, self.from.as_deref(), into)?;
-        let name = &self.name;
-        console.notice(match &self.from {
-            None => format!("exported volume '{name}', blocks: {data_blocks}"),
-            Some(base) => format!(
-                "exported the changes of '{name}' since '{base}', blocks: {data_blocks}, new holes: \
-                 {hole_blocks}"
-            ),
-        });
-        Ok(Exit::Fine)
-    }
-}
-
-impl Import {
-    fn run(self, console: &Console) -> Result<Exit> {
-        let from = BufReader::with_capacity(STREAMED, io::stdin().lock());
-        let (imported, mut doer) = match self.pool.in_cluster(console)? {
-            Some(volumes) => self.import_to_cluster(volumes, from)?,
-            None => {
-                let open = self.pool.open_in(console)?;
-                for error in open.pool.fill_index(|| true) {
-                    console.warn(format!("pages are not found again: {error}"));
-                }
-                (open.pool.import_volume(&self.name, self.onto.as_deref(), from)?, Doer::Here(open))
-            }
-        };
-        let done = format!("imported volume '{}', blocks: {}", self.name, imported.data_blocks);
-        console.notice(&done);
-        if console.is_json() {
-            show(&mut doer, self.name, &done)?;
-        }
-        Ok(Exit::Fine)
-    }
-
-    /// Imports into a new shard, or into that of the volume to which the stream's changes are relative.
-    fn import_to_cluster(
-        &self,
-        mut volumes: Volumes,
-        from: impl io::Read,
-    ) -> Result<(Transferred, Doer<'static>)> {
-        let Self { name, onto, .. } = self;
-        let imported = match onto {
-            Some(base) => {
-                let shard = volumes.open(base)?;
-                shard.pool().fill_index(|| true);
-                let mut changing = shard.change();
-                changing.claim(name)?;
-                let imported = shard.pool().import_volume(name, Some(base), from);
-                changing.sync()?;
-                imported?
-            }
-            None => {
-                let mut imported = None;
-                volumes.create(name, |pool| {
-                    imported = Some(pool.import_volume(name, None, from)?);
-                    Ok(())
-                })?;
-                imported.context("nothing was imported")?
-            }
-        };
-        Ok((imported, Doer::Cluster(Box::new(volumes))))
     }
 }
 
