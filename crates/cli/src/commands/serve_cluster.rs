@@ -362,8 +362,18 @@ impl Serve {
         let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
         let settings = Settings { about, options: self.pool.options() };
         let audience: Arc<dyn Audience> = Arc::<Offered>::clone(&offered);
-        let gateway = Gateway::begin(&reached.pool, &clock, settings, audience);
-        let gateway = Arc::new(gateway.with_context(|| reached.place())?);
+        let gateway = loop {
+            let begun =
+                Gateway::begin(&reached.pool, &clock, settings.clone(), Arc::clone(&audience));
+            match begun {
+                // whatever an earlier try left is broken by the others
+                Err(error @ VolumeError::Unanswered { .. }) if !cancel.is_cancelled() => {
+                    warn!(%error, "Ceph does not answer: waiting");
+                    thread::sleep(PAUSE * 10);
+                }
+                begun => break Arc::new(begun.with_context(|| reached.place())?),
+            }
+        };
         let _ = offered.gateway.set(Arc::clone(&gateway));
         let running = Running::start(&gateway);
         let asked = Arc::clone(&offered);
