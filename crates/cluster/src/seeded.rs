@@ -27,6 +27,8 @@ onefold_backend::seeded_bugs! {
         OwnRemoved,
         /// A shard of a silent gateway is taken though its lease was not broken.
         TakenUnbroken,
+        /// A record of a gateway, a shard or a name is changed though it is not as it was read.
+        RecordUnguarded,
         /// Reads are answered though the lease may be over.
         ReadWithoutLease,
     }

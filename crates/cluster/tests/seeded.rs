@@ -28,7 +28,7 @@ fn every_bug_is_caught() {
         set_hook(Box::new(|_| {}));
         seeded::activate(Some(*bug));
         let look = |seed| match bug {
-            Bug::TakenUnbroken | Bug::ReadWithoutLease => {
+            Bug::TakenUnbroken | Bug::RecordUnguarded | Bug::ReadWithoutLease => {
                 handover::play(seed, &mut handover::Tally::default());
             }
             _ => race(seed, 3 + seed % 30, &mut Tally::default()),

@@ -11,6 +11,7 @@ use onefold_backend::rados::{OmapRange, Query, RadosError, RadosPool, Refusal, S
 use onefold_volume::VolumeError;
 
 use crate::error::failed;
+use crate::seeded::fault;
 
 /// Entries that are asked for at a time.
 const PAGE: u64 = 1000;
@@ -94,8 +95,11 @@ impl Table {
             Some(to) => Step::SetOmap(vec![(key.to_owned(), to)]),
             None => Step::RemoveOmap(vec![key.to_owned()]),
         };
-        let guard = Step::Omap { key: key.to_owned(), value };
-        match self.pool.update(self.object, Update::existing().then(guard).then(change)) {
+        let mut update = Update::existing();
+        if !fault!(RecordUnguarded) {
+            update = update.then(Step::Omap { key: key.to_owned(), value });
+        }
+        match self.pool.update(self.object, update.then(change)) {
             Ok(_) => Ok(Changed::Done),
             Err(error) if error.refusal() == Some(Refusal::Guard) => Ok(Changed::Refused),
             Err(error) => Err(error),
