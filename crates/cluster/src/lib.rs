@@ -7,6 +7,7 @@
 //! | file or folder | does |
 //! | --- | --- |
 //! | simulate | what a number of gateways would reach, by discrete events |
+//! | hints | the pooled index: which page lies where, as gateways tell one another |
 //! | pool | making and opening a pool of volumes in a namespace |
 //! | journal, folder | what a shard durably knows, and its files |
 //! | device | a volume as a gateway's clients see it |
@@ -18,6 +19,7 @@ mod error;
 mod folder;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod hints;
 mod journal;
 mod lease;
 mod pool;
