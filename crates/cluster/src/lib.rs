@@ -7,7 +7,9 @@
 //! | file or folder | does |
 //! | --- | --- |
 //! | simulate | what a number of gateways would reach, by discrete events |
-//! | hints | the pooled index: which page lies where, as gateways tell one another |
+//! | pooled | the pooled index as a shard uses it: its own hints, and those of other gateways |
+//! | peers | how gateways talk to one another |
+//! | hints | which page lies where: the hints of this gateway's ranges, and their dumps |
 //! | pool | making and opening a pool of volumes in a namespace |
 //! | journal, folder | what a shard durably knows, and its files |
 //! | device | a volume as a gateway's clients see it |
@@ -22,7 +24,9 @@ pub mod fuzz;
 pub mod hints;
 mod journal;
 mod lease;
+pub mod peers;
 mod pool;
+pub mod pooled;
 pub mod routing;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;

@@ -8,12 +8,15 @@
 //! | --- | --- |
 //! | store.rs | the hints of this gateway's ranges, in bounded memory |
 //! | ranges.rs | which of the living gateways holds which range |
+//! | dump.rs | hints of a range as an object |
 //! | encoding.rs | hints as bytes |
 
+pub(crate) mod dump;
 pub(crate) mod encoding;
 mod ranges;
 mod store;
 
+pub use dump::DumpError;
 pub use ranges::{MAX_SHARERS, Ranges, SLICES, Slice};
 pub use store::{MIN_MEMORY, Store};
 
