@@ -50,8 +50,8 @@ pub struct PeerPlace {
 }
 
 impl PooledHints {
-    /// Shares the index with `members`, whose dumps are in `pool`. Until the first look at the members this
-    /// gateway holds everything itself.
+    /// Shares the index with `members`, whose dumps are in `pool`. Before the first look at the members,
+    /// which takes a moment, nothing is found.
     ///
     /// # Errors
     /// [`PeerError`] if there is too little memory, or no thread, socket or certificate.

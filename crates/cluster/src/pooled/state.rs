@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::gateway::OnControl;
 use super::options::{Counts, HintCounters, count};
-use crate::hints::{GatewayId, Hint, Key, Ranges, Slice, Store};
+use crate::hints::{GatewayId, Hint, Key, Ranges, Store};
 use crate::peers::outbox::Outbox;
 use crate::peers::{Answers, Asker, Peer, Traffic};
 
@@ -22,7 +22,7 @@ pub(super) struct View {
     pub(super) others: HashMap<GatewayId, Arc<Other>>,
 }
 
-/// The store, the other gateways, and counters.
+/// The store, the other gateways, and counters. It holds nothing before the first look at the members.
 pub(super) struct State {
     pub(super) own: GatewayId,
     pub(super) store: Store,
@@ -34,8 +34,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(own: GatewayId, store: Store, on_control: OnControl) -> Self {
-        let view = View { ranges: Ranges::new([own]), others: HashMap::new() };
-        store.hold(&Slice::all().collect::<Vec<_>>());
+        let view = View { ranges: Ranges::new([]), others: HashMap::new() };
         Self {
             own,
             store,

@@ -64,7 +64,6 @@ impl Upkeep {
     ) -> io::Result<Self> {
         let (end, ended) = channel();
         let now = Instant::now();
-        let unread = Slice::all().map(|slice| (now, slice)).collect();
         let mut keeping = Keeping {
             state,
             members,
@@ -74,7 +73,7 @@ impl Upkeep {
             config,
             tell,
             up: HashMap::new(),
-            unread,
+            unread: VecDeque::new(),
             undumped: VecDeque::new(),
             last_dumps: now,
         };
@@ -126,12 +125,22 @@ impl Keeping {
         let others = living.into_iter().map(other).collect();
         let held: Vec<_> = ranges.of(self.state.own).collect();
         let gateways = ranges.gateways().len();
+        let moved = self.state.store.hold(&held);
         let view = Arc::new(View { ranges, others });
         *self.state.view.write().unwrap_or_else(PoisonError::into_inner) = view;
-        let moved = self.state.store.hold(&held);
         (self.tell)(Notice::Members { gateways, slices: held.len() });
         if let Some(error) = moved.failed {
             (self.tell)(Notice::NoMemory(error));
+        }
+        let lost = moved.lost.into_iter().filter(|(_, pages)| !pages.is_empty());
+        for (slice, mut pages) in lost {
+            // what was not read yet would be overwritten
+            if self.is_unread(slice) {
+                let mut older = dump::read(&*self.pool, slice).unwrap_or_default();
+                older.append(&mut pages);
+                pages = older;
+            }
+            self.dump(slice, &pages);
         }
         self.unread.retain(|(_, slice)| self.state.store.holds(*slice));
         let now = Instant::now();
@@ -142,9 +151,6 @@ impl Keeping {
         unread.extend(moved.gained.iter().map(|slice| (again, *slice)));
         self.unread = unread;
         self.unread.make_contiguous().sort_by_key(|(due, _)| *due);
-        for (slice, pages) in moved.lost.iter().filter(|(_, pages)| !pages.is_empty()) {
-            self.dump(*slice, pages);
-        }
     }
 
     fn connect(&self, gateway: GatewayId, address: std::net::SocketAddr) -> Other {
@@ -191,7 +197,7 @@ impl Keeping {
         for _ in 0..STEP {
             let Some(slice) = self.undumped.pop_front() else { return false };
             // what was not read yet would be overwritten
-            if self.unread.iter().any(|(_, unread)| *unread == slice) {
+            if self.is_unread(slice) {
                 continue;
             }
             if let Some(pages) = self.state.store.changed(slice)
@@ -231,14 +237,22 @@ impl Keeping {
     fn finish(&self) {
         let end = Instant::now() + self.options.last_dumps;
         for slice in self.state.view().ranges.of(self.state.own) {
-            if Instant::now() >= end || self.unread.iter().any(|(_, unread)| *unread == slice) {
-                continue;
+            if Instant::now() >= end {
+                return;
             }
-            if let Some(pages) = self.state.store.changed(slice)
-                && !self.dump(slice, &pages)
-            {
+            let Some(mut pages) = self.state.store.changed(slice) else { continue };
+            // what was not read yet would be overwritten
+            if self.is_unread(slice) && self.read(slice) {
+                self.state.store.mark_changed(slice);
+                pages = self.state.store.changed(slice).unwrap_or(pages);
+            }
+            if !self.dump(slice, &pages) {
                 return;
             }
         }
+    }
+
+    fn is_unread(&self, slice: Slice) -> bool {
+        self.unread.iter().any(|(_, unread)| *unread == slice)
     }
 }
