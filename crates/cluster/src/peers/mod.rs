@@ -8,6 +8,7 @@
 //! | server.rs | answers to others |
 //! | message.rs | the messages, their limits, and their bytes |
 //! | authority.rs | the key of the cluster, and the certificates that it signs |
+//! | place.rs | where a gateway is, as bytes of its record |
 //! | error.rs | why there is no answer |
 
 mod authority;
@@ -15,6 +16,7 @@ mod client;
 mod error;
 pub(crate) mod message;
 pub(crate) mod outbox;
+mod place;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,7 @@ pub use authority::Authority;
 pub use client::control;
 pub use error::PeerError;
 pub use message::{MAX_CONTROL, MAX_CONTROL_ANSWER, MAX_PAGES, VERSION};
+pub use place::{decode_address, encode_address};
 pub use server::{Asker, OnRefused};
 
 pub(crate) use authority::Identity;
@@ -37,4 +40,10 @@ use crate::hints::GatewayId;
 pub trait Members: Send + Sync {
     /// All that are known to be alive. This gateway may be among them. Called once a second, and may block.
     fn living(&self) -> Vec<(GatewayId, SocketAddr)>;
+}
+
+impl<F: Fn() -> Vec<(GatewayId, SocketAddr)> + Send + Sync> Members for F {
+    fn living(&self) -> Vec<(GatewayId, SocketAddr)> {
+        self()
+    }
 }
