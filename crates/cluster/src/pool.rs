@@ -14,6 +14,7 @@ use onefold_volume::{Hash, Options, Pool, Shard, VolumeError};
 use crate::error::failed;
 use crate::folder::RadosFolder;
 use crate::journal::shards::{JournalSizes, RadosJournals};
+use crate::peers::Authority;
 
 /// The object that says what the namespace holds.
 const ROOT: &str = "onefold";
@@ -41,6 +42,7 @@ pub fn create(pool: &Arc<dyn RadosPool>, hash: Hash) -> Result<ObjectId, VolumeE
     if find(&**pool)?.is_some() {
         return Err(exists());
     }
+    Authority::create(&**pool)?;
     let id = ObjectId::random();
     journals(pool)?.create(Shard::of(id))?;
     Pool::create_for(&RadosFolder::take(Arc::clone(pool), id)?, id, hash)?;

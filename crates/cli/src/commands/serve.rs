@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_block::{MeasuredDevice, Measurements};
+use onefold_cluster::hints::GatewayId;
+use onefold_cluster::pooled::PooledHints;
 use onefold_cluster::{Lease, LeasedDevice};
 use onefold_nbd::{
     Address, Config, Event, Export, ExportList, Limits, Listen, Server, ServerError, Tls, TlsMode,
@@ -29,6 +31,7 @@ use crate::service::Service;
 use crate::service::control::Bound;
 use crate::service::logs::{self, Failures, LogArgs};
 use crate::service::metrics::Metrics;
+use crate::service::peers::PeerArgs;
 use crate::service::request::{Answer, Offers, Request};
 use crate::service::systemd::{Supervisor, inherited_sockets};
 
@@ -122,6 +125,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
+    peers: PeerArgs,
+    #[command(flatten)]
     logs: LogArgs,
 }
 
@@ -208,10 +213,12 @@ impl Serve {
         let asked = Arc::clone(&offered);
         let answer = move |request, asker: &Cancel| asked.answer(request, asker);
         let control = control.map(|bound| service.listen(bound, answer)).transpose()?;
+        let peers = self.peers(reached.as_ref(), &server.addresses(), &offered)?;
         if let Some(listener) = listener {
             info!("metrics at http://{}/metrics", listener.local_addr()?);
             let measurements = Arc::clone(&offered.measurements);
-            let metrics = Metrics::new(pool.clone(), server.exports(), measurements);
+            let mut metrics = Metrics::new(pool.clone(), server.exports(), measurements);
+            peers.iter().for_each(|hints| metrics.add_hints(hints));
             service.tell(listener, Arc::new(metrics));
         }
         for address in server.addresses() {
@@ -258,6 +265,7 @@ impl Serve {
             );
         }
         drop(service);
+        drop(peers);
         drop(filling);
         pool.let_no_write_wait();
         let ended = server.shutdown(PATIENCE);
@@ -295,6 +303,21 @@ impl Serve {
         let go_on = || !cancel.is_cancelled();
         let tell = |what: &str| info!("{what}");
         reached.lease(reached.shard()?, self.standby, tell, go_on).map(Some)
+    }
+
+    /// Answers other gateways of a cluster. None is found yet: one gateway at a time has the pool.
+    fn peers(
+        &self,
+        reached: Option<&Reached>,
+        addresses: &[Address],
+        offered: &Arc<Offered>,
+    ) -> Result<Option<Arc<PooledHints>>> {
+        let Some(reached) = reached else { return Ok(None) };
+        let asked = Arc::clone(offered);
+        let answer = move |request, asker: &Cancel| asked.answer(request, asker);
+        let members: fn() -> Vec<(GatewayId, SocketAddr)> = Vec::new;
+        let place = (GatewayId::random(), addresses);
+        self.peers.start(place, &reached.pool, Arc::new(members), answer).map(Some)
     }
 
     fn open(&self, cluster: Option<(&Reached, Lease)>) -> Result<OpenPool> {
