@@ -337,6 +337,7 @@ fn a_pool_that_is_full_costs_dumps_alone_and_they_come_later() {
     assert_eq!(found(&one, &pages), 2);
     is_full.store(false, Ordering::Relaxed);
     let name = format!("hints.{}", &pages[0].0.to_string()[..3]);
+    // it is tried again 5 seconds later
     wait("the dump was not written", || memory.query(&name, &Query::default()).is_ok());
 }
 

@@ -14,7 +14,7 @@
 pub(crate) mod dump;
 pub(crate) mod encoding;
 mod ranges;
-mod store;
+pub(crate) mod store;
 
 pub use dump::DumpError;
 pub use ranges::{MAX_SHARERS, Ranges, SLICES, Slice};

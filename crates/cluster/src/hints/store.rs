@@ -46,8 +46,8 @@ pub struct Store {
     passed_over: AtomicU64,
 }
 
-/// A slice that is held.
-struct Part {
+/// A slice that is held, or was held a moment ago.
+pub(crate) struct Part {
     capacity: usize,
     ring: Vec<Entry>,
     /// The place in the ring that is written next, once the ring is full: its oldest entry.
@@ -181,12 +181,12 @@ impl Part {
 }
 
 /// What changed when the slices of a store did.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Moved {
     /// Slices that are held now, and are empty.
     pub(crate) gained: Vec<Slice>,
-    /// Slices that are not held any more, with their pages, oldest first.
-    pub(crate) lost: Vec<(Slice, Vec<(Key, Hint)>)>,
+    /// Slices that are not held any more. The caller must [unload](Store::unload) each, which frees its names.
+    pub(crate) lost: Vec<(Slice, Part)>,
     /// The system had no memory for a slice, which is not held.
     pub(crate) failed: Option<TableError>,
 }
@@ -266,10 +266,7 @@ impl Store {
         let share = self.memory / 8 * 7 / slices.len().max(1);
         let mut moved = Moved::default();
         for slice in Slice::all().filter(|slice| !is_held[slice.index()]) {
-            let mut part = self.write(slice);
-            let Some(part) = part.take() else { continue };
-            moved.lost.push((slice, self.pages_of(&part)));
-            part.entries().for_each(|entry| self.names().give_up(entry.name));
+            moved.lost.extend(self.write(slice).take().map(|part| (slice, part)));
         }
         // those that are held shrink before others are made
         for slice in slices {
@@ -297,6 +294,14 @@ impl Store {
             }
         }
         moved
+    }
+
+    /// The pages of a slice that is not held any more, oldest first. Frees its memory, and names of containers.
+    pub(crate) fn unload(&self, part: Part) -> Vec<(Key, Hint)> {
+        let pages = self.pages_of(&part);
+        let mut names = self.names();
+        part.entries().for_each(|entry| names.give_up(entry.name));
+        pages
     }
 
     fn pages_of(&self, part: &Part) -> Vec<(Key, Hint)> {
@@ -394,7 +399,8 @@ mod tests {
         }
         let names = store.names().numbers.len();
         assert!(names <= 14, "{names}: of the last round and the one before");
-        store.hold(&[]);
+        let moved = store.hold(&[]);
+        moved.lost.into_iter().for_each(|(_, part)| drop(store.unload(part)));
         assert!(store.names().numbers.is_empty() && store.count() == 0);
     }
 
@@ -432,9 +438,11 @@ mod tests {
         let store = store();
         let pages = of_one_slice(7, 50);
         store.add(&pages);
-        let moved = store.hold(&Slice::all().skip(1).collect::<Vec<_>>());
+        let mut moved = store.hold(&Slice::all().skip(1).collect::<Vec<_>>());
         assert_eq!(moved.lost.len(), 1);
-        assert_eq!(moved.lost[0].1, pages);
+        let (slice, part) = moved.lost.pop().unwrap();
+        assert_eq!(slice.index(), 0);
+        assert_eq!(store.unload(part), pages);
         store.add(&pages);
         assert_eq!(store.passed_over(), 50);
     }

@@ -1,6 +1,7 @@
 //! Connections that are refused, messages that are refused, and control requests, over TLS on loopback.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -20,7 +21,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::TlsConnector;
 
 use super::authority::{Authority, Identity, VALID};
-use super::client::{control_by, name};
+use super::client::{Peer, control_by, name};
 use super::message::{Hello, MAX_CONTROL, MAX_CONTROL_ANSWER, Message, VERSION};
 use super::server::{Answers, Asker, Limits, Server};
 use super::{PeerError, control};
@@ -63,12 +64,19 @@ fn gateway_by(
     limits: Limits,
     control: impl Fn(&[u8], &Asker) -> Vec<u8> + Send + Sync + 'static,
 ) -> Gateway {
+    answering(make, limits, Arc::new(Controlled(Box::new(control))))
+}
+
+fn answering(
+    make: impl FnOnce(GatewayId) -> Arc<Identity>,
+    limits: Limits,
+    answers: Arc<dyn Answers>,
+) -> Gateway {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (id, listener) = (GatewayId::random(), TcpListener::bind("127.0.0.1:0").unwrap());
     let (tell, refused) = channel();
     let tell = Mutex::new(tell);
     let on_refused = move |_, why: &str| drop(tell.lock().unwrap().send(why.to_owned()));
-    let answers = Arc::new(Controlled(Box::new(control)));
     let server = Server::start(
         runtime.handle(),
         listener,
@@ -401,4 +409,62 @@ impl hyper::body::Body for Never {
     ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
         std::task::Poll::Pending
     }
+}
+
+/// Knows no page, and says so only when it may.
+struct Slow {
+    asked: AtomicUsize,
+    is_slow: AtomicBool,
+}
+
+impl Answers for Slow {
+    fn find(&self, keys: &[Key]) -> Vec<Option<Hint>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.is_slow.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(60));
+        }
+        vec![None; keys.len()]
+    }
+
+    fn add(&self, _: &[(Key, Hint)]) {}
+
+    fn control(&self, _: &[u8], _: &Asker) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_gateway_that_is_late_again_and_again_is_left_alone_for_a_while() {
+    let authority = authority();
+    let slow = Arc::new(Slow { asked: AtomicUsize::new(0), is_slow: AtomicBool::new(false) });
+    let answers = Arc::<Slow>::clone(&slow);
+    let one = answering(|id| Identity::new(&authority, name(id)), Limits::default(), answers);
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let config = command(&authority).client().unwrap();
+    let (own, traffic) = (GatewayId::random(), Arc::default());
+    let peer = Peer::start(runtime.handle(), own, one.id, one.address, config, traffic);
+    let start = Instant::now();
+    while !peer.is_up() {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let find = |deadline| runtime.block_on(peer.find(&[[1; 16]], deadline));
+    assert_eq!(find(PATIENCE), Some(vec![None]));
+    slow.is_slow.store(true, Ordering::Relaxed);
+    for _ in 0..8 {
+        let start = Instant::now();
+        assert_eq!(find(Duration::from_millis(10)), None);
+        assert!(start.elapsed() < Duration::from_secs(2));
+    }
+    slow.is_slow.store(false, Ordering::Relaxed);
+    assert_eq!(find(PATIENCE), None, "it is not asked");
+    let asked = slow.asked.load(Ordering::Relaxed);
+    assert!(asked <= 9, "{asked}");
+    // and is asked again later
+    let start = Instant::now();
+    while find(PATIENCE).is_none() {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(start.elapsed() > Duration::from_millis(500));
 }

@@ -13,12 +13,16 @@ use tokio::runtime::Handle;
 
 use super::options::{Notice, PooledOptions, Tell};
 use super::state::{Other, State, View};
-use crate::hints::{GatewayId, Hint, Key, Ranges, Slice, dump};
+use crate::hints::store::Part;
+use crate::hints::{DumpError, GatewayId, Hint, Key, Ranges, Slice, dump};
 use crate::peers::outbox::Outbox;
 use crate::peers::{Members, Peer};
 
 /// How many slices are dumped or read between two looks at the members.
 const STEP: usize = 64;
+
+/// How long nothing is read or written after the pool refused or gave no answer.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// The thread, which ends when this is dropped.
 pub(super) struct Upkeep {
@@ -47,11 +51,15 @@ struct Keeping {
     tell: Tell,
     /// Which connections were last seen.
     up: HashMap<GatewayId, bool>,
+    /// Slices that are not held any more and are to be dumped, and whether their old dump was not read.
+    leaving: VecDeque<(Slice, Part, bool)>,
     /// Dumps that are to be read, from some time on, in this order.
     unread: VecDeque<(Instant, Slice)>,
     /// Slices that are looked at for changes.
     undumped: VecDeque<Slice>,
     last_dumps: Instant,
+    /// The pool refused or gave no answer: nothing is read or written before.
+    paused_until: Instant,
 }
 
 impl Upkeep {
@@ -73,9 +81,11 @@ impl Upkeep {
             config,
             tell,
             up: HashMap::new(),
+            leaving: VecDeque::new(),
             unread: VecDeque::new(),
             undumped: VecDeque::new(),
             last_dumps: now,
+            paused_until: now,
         };
         let thread = thread::Builder::new().name("hints".into()).spawn(move || {
             loop {
@@ -132,16 +142,10 @@ impl Keeping {
         if let Some(error) = moved.failed {
             (self.tell)(Notice::NoMemory(error));
         }
-        let lost = moved.lost.into_iter().filter(|(_, pages)| !pages.is_empty());
-        for (slice, mut pages) in lost {
-            // what was not read yet would be overwritten
-            if self.is_unread(slice) {
-                let mut older = dump::read(&*self.pool, slice).unwrap_or_default();
-                older.append(&mut pages);
-                pages = older;
-            }
-            self.dump(slice, &pages);
-        }
+        let lost = moved.lost.into_iter();
+        let leaving: Vec<_> =
+            lost.map(|(slice, part)| (slice, part, self.is_unread(slice))).collect();
+        self.leaving.extend(leaving);
         self.unread.retain(|(_, slice)| self.state.store.holds(*slice));
         let now = Instant::now();
         let again = now + self.options.read_again;
@@ -176,26 +180,67 @@ impl Keeping {
 
     /// Reads and writes some dumps that are due. Whether there are more.
     fn step(&mut self, now: Instant) -> bool {
-        for _ in 0..STEP {
-            match self.unread.front() {
-                Some((due, _)) if *due <= now => {}
-                _ => break,
-            }
-            let Some((_, slice)) = self.unread.pop_front() else { break };
-            if !self.read(slice) {
-                break;
-            }
+        if now < self.paused_until {
+            return false;
         }
-        let is_reading = self.unread.front().is_some_and(|(due, _)| *due <= now);
-        if is_reading {
+        let is_done = self.dump_leaving(STEP) && self.read_due(now) && self.dump_changed(now);
+        if !is_done {
+            self.paused_until = Instant::now() + PAUSE;
+            return false;
+        }
+        let is_due = |(due, _): &(Instant, Slice)| *due <= now;
+        !self.leaving.is_empty()
+            || self.unread.front().is_some_and(is_due)
+            || !self.undumped.is_empty()
+    }
+
+    /// Dumps some slices that are not held any more. False if the pool does not take a dump now.
+    fn dump_leaving(&mut self, most: usize) -> bool {
+        let leaving: Vec<_> = self.leaving.drain(..most.min(self.leaving.len())).collect();
+        let mut is_done = true;
+        for (slice, part, is_unread) in leaving {
+            let mut pages = self.state.store.unload(part);
+            if pages.is_empty() {
+                continue;
+            }
+            if is_unread {
+                // the old dump would be overwritten
+                let mut older = dump::read(&*self.pool, slice).unwrap_or_default();
+                older.append(&mut pages);
+                pages = older;
+            }
+            // one that is not written is lost: its memory is for slices that are held
+            is_done &= self.dump(slice, &pages);
+        }
+        is_done
+    }
+
+    /// Reads some dumps that are due. False if the pool gives none now.
+    fn read_due(&mut self, now: Instant) -> bool {
+        if !self.leaving.is_empty() {
             return true;
         }
+        for _ in 0..STEP {
+            let Some((_, slice)) = self.unread.front().copied().filter(|(due, _)| *due <= now)
+            else {
+                break;
+            };
+            if !self.read(slice) {
+                return false;
+            }
+            self.unread.pop_front();
+        }
+        true
+    }
+
+    /// Dumps some slices that changed. False if the pool takes none now.
+    fn dump_changed(&mut self, now: Instant) -> bool {
         if self.undumped.is_empty() && self.last_dumps.elapsed() >= self.options.dump_every {
             self.last_dumps = now;
             self.undumped = self.state.view().ranges.of(self.state.own).collect();
         }
         for _ in 0..STEP {
-            let Some(slice) = self.undumped.pop_front() else { return false };
+            let Some(slice) = self.undumped.pop_front() else { break };
             // what was not read yet would be overwritten
             if self.is_unread(slice) {
                 continue;
@@ -203,11 +248,11 @@ impl Keeping {
             if let Some(pages) = self.state.store.changed(slice)
                 && !self.dump(slice, &pages)
             {
-                // the pool does not answer or is full: later, not thousands of times now
-                self.undumped.clear();
+                self.undumped.push_front(slice);
+                return false;
             }
         }
-        !self.undumped.is_empty()
+        true
     }
 
     /// Reads the dump of a slice that was taken over. False if the pool gives none now.
@@ -219,7 +264,7 @@ impl Keeping {
             }
             Err(error) => {
                 (self.tell)(Notice::Dump(&error));
-                !matches!(error, crate::hints::DumpError::Pool(_))
+                !matches!(error, DumpError::Pool(_))
             }
         }
     }
@@ -234,8 +279,11 @@ impl Keeping {
     }
 
     /// Dumps what changed, as long as there is time.
-    fn finish(&self) {
+    fn finish(&mut self) {
         let end = Instant::now() + self.options.last_dumps;
+        while !self.leaving.is_empty() && Instant::now() < end {
+            self.dump_leaving(1);
+        }
         for slice in self.state.view().ranges.of(self.state.own) {
             if Instant::now() >= end {
                 return;
