@@ -1,13 +1,13 @@
-//! Pools of volumes in clusters of Ceph.
+//! Domains of volumes in clusters of Ceph.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use onefold_backend::rados::{CephLocation, CephOptions, RadosCluster, RadosPool};
-use onefold_cluster::{BootClock, Claim, Lease, LeaseClock, LeaseHold};
+use onefold_cluster::{About, Domain, GatewayRecord};
 use onefold_seal::ObjectId;
 
 use crate::host;
@@ -27,20 +27,26 @@ pub(crate) struct CephArgs {
     ceph_keyring: Option<PathBuf>,
 }
 
-/// Why a pool in a cluster cannot be had.
+/// Why volumes in a cluster cannot be had.
 #[derive(Debug)]
 pub(crate) enum Unavailable {
-    /// The namespace holds none.
+    /// The namespace holds no domain.
     NoPool(CephLocation),
-    /// The gateway of this name has it.
-    Held(String),
+    /// A gateway has the volume, and cannot be asked from here.
+    Held {
+        /// Its name.
+        host: String,
+        /// The address at which it serves clients.
+        nbd: String,
+    },
 }
 
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoPool(_) => f.write_str("there is no pool of volumes"),
-            Self::Held(name) => write!(f, "gateway {name} has it"),
+            Self::NoPool(_) => f.write_str("there are no volumes of this program"),
+            Self::Held { host, nbd } if nbd.is_empty() => write!(f, "gateway {host} has it"),
+            Self::Held { host, nbd } => write!(f, "gateway {host} has it, which serves at {nbd}"),
         }
     }
 }
@@ -48,13 +54,22 @@ impl fmt::Display for Unavailable {
 impl std::error::Error for Unavailable {}
 
 impl Unavailable {
+    /// That the gateway of this record has something.
+    pub(crate) fn held(record: Option<&GatewayRecord>) -> Self {
+        let unknown = || ("of a later version".to_owned(), String::new());
+        let of = |record: &GatewayRecord| (record.about.host.clone(), record.about.nbd.clone());
+        let (host, nbd) = record.map_or_else(unknown, of);
+        Self::Held { host, nbd }
+    }
+
     /// What to do about it.
     pub(crate) fn hint(&self) -> String {
         match self {
-            Self::NoPool(location) => format!("`onefold cluster init {location}` makes one"),
-            Self::Held(_) => {
-                "run the command on its machine as the user who runs it, or end it; `onefold \
-                              serve --standby` waits for its end"
+            Self::NoPool(location) => format!("`onefold cluster init {location}` prepares it"),
+            Self::Held { .. } => {
+                "let this machine reach the gateway's address of --peer-listen, run the command on the \
+                 gateway's machine as the user who runs the gateway, or move the volume to a gateway of \
+                 this machine with `onefold volume move`"
                     .to_owned()
             }
         }
@@ -90,50 +105,35 @@ impl CephArgs {
 }
 
 impl Reached {
-    /// The shard that the namespace holds.
-    pub(crate) fn shard(&self) -> Result<ObjectId> {
-        let found = onefold_cluster::find(&*self.pool).with_context(|| self.place())?;
+    /// The domain that the namespace holds.
+    pub(crate) fn domain(&self) -> Result<Domain> {
+        let found = Domain::find(&*self.pool).with_context(|| self.place())?;
         found.ok_or(Unavailable::NoPool(self.location.clone())).with_context(|| self.place())
     }
 
-    /// Takes the lease of `shard`, which `tell` hears of when it takes a while, and renews it.
-    pub(crate) fn lease(
-        &self,
-        shard: ObjectId,
-        is_patient: bool,
-        tell: impl Fn(&str),
-        go_on: impl Fn() -> bool,
-    ) -> Result<Lease> {
-        let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
-        let name = format!("{} (process {})", host::name(), std::process::id());
-        let mut is_told = false;
-        let claim = LeaseHold::claim(&self.pool, &clock, shard, &name, is_patient, || {
-            if !std::mem::replace(&mut is_told, true) {
-                tell("another gateway has the pool, or ended without giving it back: waiting");
-            }
-            go_on()
-        });
-        match claim.with_context(|| self.place())? {
-            Claim::Taken(hold) => Ok(Lease::start(hold, |error| {
-                tracing::warn!(%error, "the lease was not renewed");
-            })),
-            Claim::Held(name) => Err(Unavailable::Held(name)).with_context(|| self.place()),
-            Claim::Stopped => bail!("stopped while waiting for another gateway"),
-        }
-    }
-
     pub(crate) fn place(&self) -> String {
-        format!("pool '{}'", self.location)
+        format!("cluster '{}'", self.location)
     }
 }
 
-/// The folder for the control socket of the gateway of `shard` on this machine, which is made if it is not
-/// there.
-pub(crate) fn control_folder(shard: ObjectId) -> Result<PathBuf> {
-    use std::os::unix::fs::DirBuilderExt;
+/// What this process tells other gateways of itself; `nbd` is where it serves, or nothing.
+pub(crate) fn about(nbd: String, is_serving: bool) -> About {
+    About {
+        process: ObjectId::random(),
+        is_serving,
+        host: format!("{} (process {})", host::name(), std::process::id()),
+        nbd,
+        rpc: Default::default(),
+    }
+}
+
+/// The folder for the control socket of the gateway process `process` of a domain on this machine.
+pub(crate) fn control_folder(domain: ObjectId, process: ObjectId) -> Result<PathBuf> {
+    Ok(control_folders(domain)?.join(process.to_string()))
+}
+
+/// The folder of those folders.
+pub(crate) fn control_folders(domain: ObjectId) -> Result<PathBuf> {
     let state = own_place("XDG_STATE_HOME", ".local/state").map_err(|why| anyhow!(why))?;
-    let folder = state.join("gateways").join(shard.to_string());
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.with_context(|| format!("cannot make '{}'", folder.display()))?;
-    Ok(folder)
+    Ok(state.join("gateways").join(domain.to_string()))
 }

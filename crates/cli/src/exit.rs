@@ -40,7 +40,7 @@ impl Exit {
         }
         match error.downcast_ref() {
             Some(Unavailable::NoPool(_)) => return Self::NoRepository,
-            Some(Unavailable::Held(_)) => return Self::Locked,
+            Some(Unavailable::Held { .. }) => return Self::Locked,
             None => {}
         }
         match error.downcast_ref() {

@@ -9,6 +9,7 @@ mod chunking;
 mod cluster;
 mod commands;
 mod console;
+mod domain;
 mod encryption;
 mod exit;
 mod failure;

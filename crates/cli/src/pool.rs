@@ -8,12 +8,12 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, Command, ValueEnum};
 use onefold_backend::rados::CephLocation;
 use onefold_backend::{BackendError, Folder, LocalFolder};
-use onefold_cluster::Lease;
 use onefold_terminal::most_files;
 use onefold_volume::{Hash, IndexLayout, Options, Pool, Repaired, Upgraded, VolumeError};
 
 use crate::cluster::{self, CephArgs, Reached};
 use crate::console::Console;
+use crate::domain::Volumes;
 use crate::service::control::Asking;
 use crate::service::request::{Answer, Compression, NotServed, Request};
 use crate::size;
@@ -27,7 +27,7 @@ pub(crate) struct PoolArgs {
     /// The folder of the pool
     #[arg(long, value_name = "DIR", env = VARIABLE, required_unless_present = "cluster")]
     pool: Option<PathBuf>,
-    /// A pool in a cluster of Ceph instead, which `onefold cluster init` made: ceph:POOL or
+    /// The volumes of a cluster of Ceph instead, which `onefold cluster init` prepared: ceph:POOL or
     /// ceph:POOL/NAMESPACE
     #[arg(long, value_name = "LOCATION", value_parser = cluster::location)]
     cluster: Option<CephLocation>,
@@ -37,10 +37,11 @@ pub(crate) struct PoolArgs {
     pub(crate) working: WorkingArgs,
 }
 
-/// A pool that this process has, and its lease if it is in a cluster.
+/// A pool that this process has.
 pub(crate) struct OpenPool {
     pub(crate) pool: Pool,
-    pub(crate) lease: Option<Arc<Lease>>,
+    /// The cluster that has it, which is told when this ends.
+    _cluster: Option<Volumes>,
 }
 
 /// Where a pool is.
@@ -154,6 +155,8 @@ impl WorkingArgs {
 pub(crate) enum Doer<'a> {
     /// This process, which has opened the pool.
     Here(OpenPool),
+    /// Gateways of a cluster, or this process.
+    Cluster(Box<Volumes>),
     /// Another process, which may serve the pool.
     Server {
         place: &'a PoolArgs,
@@ -169,6 +172,7 @@ impl Doer<'_> {
     pub(crate) fn ask(&mut self, request: Request) -> Result<Answer> {
         let (place, control, in_use) = match self {
             Self::Here(open) => return request.perform(&open.pool, &NotServed),
+            Self::Cluster(volumes) => return volumes.ask(request),
             Self::Server { place, control, in_use } => (place, control, in_use),
         };
         let Some(server) = Asking::connect(control).with_context(|| place.place())? else {
@@ -236,7 +240,9 @@ impl PoolArgs {
     /// file system.
     pub(crate) fn ask(&self, request: Request, console: &Console) -> Result<Answer> {
         let mut doer = match (self.at()?, request.only_reads()) {
-            (Where::Folder(pool), true) => self.doer_of(pool, self.open_to_read(console))?,
+            (Where::Folder(pool), true) => {
+                self.doer_of(pool, self.open_read_only(warning(console)))?
+            }
             _ => self.doer(console)?,
         };
         doer.ask(request)
@@ -248,15 +254,25 @@ impl PoolArgs {
             Where::Folder(pool) => return self.doer_of(pool, self.open_in(console)),
             Where::Cluster(location) => location,
         };
-        let reached = self.ceph.reach(location)?;
-        let shard = reached.shard()?;
-        let control = cluster::control_folder(shard)?;
-        if Asking::connect(&control).with_context(|| reached.place())?.is_some() {
-            return Ok(Doer::Server { place: self, control, in_use: None });
+        Ok(Doer::Cluster(Box::new(self.volumes(location, console)?)))
+    }
+
+    /// The volumes of a cluster.
+    fn volumes(&self, location: &CephLocation, console: &Console) -> Result<Volumes> {
+        let (reached, console) = (self.ceph.reach(location)?, console.clone());
+        Volumes::new(reached, self.working.options(), move |what| console.notice(what))
+    }
+
+    /// The volumes of the cluster, for a command that only clusters have.
+    pub(crate) fn cluster_volumes(&self, console: &Console) -> Result<Volumes> {
+        match self.at()? {
+            Where::Cluster(location) => self.volumes(location, console),
+            Where::Folder(pool) => bail!(
+                "the pool '{}' is in a folder: volumes move between gateways of a cluster, which --cluster \
+                 names",
+                pool.display()
+            ),
         }
-        let tell = |what: &str| console.notice(what);
-        let lease = reached.lease(shard, false, tell, || true)?;
-        self.open_cluster(&reached, lease, warning(console)).map(Doer::Here)
     }
 
     /// This process if it `opened` the pool in the folder `pool`, else the process that uses it.
@@ -312,24 +328,29 @@ impl PoolArgs {
         Ok((before.code(), now.code()))
     }
 
-    /// Opens the pool, and warns of damage.
+    /// Opens the pool, which is in a folder, and warns of damage.
     pub(crate) fn open_in(&self, console: &Console) -> Result<OpenPool> {
+        self.open_telling(warning(console))
+    }
+
+    /// Opens the pool of the volume `name` without writing to it, and warns of damage. One in a cluster is
+    /// opened as if to write.
+    pub(crate) fn open_to_read(&self, name: &str, console: &Console) -> Result<OpenPool> {
         match self.at()? {
-            Where::Folder(_) => self.open_telling(warning(console)),
+            Where::Folder(_) => self.open_read_only(warning(console)),
             Where::Cluster(location) => {
-                let reached = self.ceph.reach(location)?;
-                let tell = |what: &str| console.notice(what);
-                let lease = reached.lease(reached.shard()?, false, tell, || true)?;
-                self.open_cluster(&reached, lease, warning(console))
+                let mut volumes = self.volumes(location, console)?;
+                let pool = volumes.open(name)?.pool().clone();
+                Ok(OpenPool { pool, _cluster: Some(volumes) })
             }
         }
     }
 
-    /// Opens the pool without writing to it, and warns of damage. One in a cluster is opened as if to write.
-    pub(crate) fn open_to_read(&self, console: &Console) -> Result<OpenPool> {
+    /// The volumes of the cluster, if the pool is in one.
+    pub(crate) fn in_cluster(&self, console: &Console) -> Result<Option<Volumes>> {
         match self.at()? {
-            Where::Folder(_) => self.open_read_only(warning(console)),
-            Where::Cluster(_) => self.open_in(console),
+            Where::Folder(_) => Ok(None),
+            Where::Cluster(location) => self.volumes(location, console).map(Some),
         }
     }
 
@@ -342,7 +363,7 @@ impl PoolArgs {
         let opened = Pool::open_read_only(pool, self.working.options());
         let (pool, damage) = opened.with_context(|| self.place())?;
         damage.into_iter().for_each(tell);
-        Ok(OpenPool { pool, lease: None })
+        Ok(OpenPool { pool, _cluster: None })
     }
 
     /// Opens the pool, which is in a folder, and calls `tell` for each damage.
@@ -350,20 +371,7 @@ impl PoolArgs {
         let (folder, options) = (self.folder("open one as a folder")?, self.working.options());
         let (pool, damage) = Pool::open(folder, options).with_context(|| self.place())?;
         damage.into_iter().for_each(tell);
-        Ok(OpenPool { pool, lease: None })
-    }
-
-    /// Opens the pool in a cluster by its lease, and calls `tell` for each damage.
-    pub(crate) fn open_cluster(
-        &self,
-        reached: &Reached,
-        lease: Lease,
-        tell: impl Fn(VolumeError),
-    ) -> Result<OpenPool> {
-        let opened = onefold_cluster::open(&reached.pool, self.working.options());
-        let (pool, damage) = opened.with_context(|| reached.place())?;
-        damage.into_iter().for_each(tell);
-        Ok(OpenPool { pool, lease: Some(Arc::new(lease)) })
+        Ok(OpenPool { pool, _cluster: None })
     }
 
     /// The cluster of the pool, unless it is in a folder.
@@ -374,12 +382,14 @@ impl PoolArgs {
         }
     }
 
-    /// The folder of the control socket.
-    pub(crate) fn control(&self, reached: Option<&Reached>) -> Result<PathBuf> {
-        match reached {
-            Some(reached) => cluster::control_folder(reached.shard()?),
-            None => self.own_folder("listen for requests").map(Path::to_owned),
-        }
+    /// The folder of the control socket of a pool in a folder.
+    pub(crate) fn control(&self) -> Result<PathBuf> {
+        self.own_folder("listen for requests").map(Path::to_owned)
+    }
+
+    /// How shards are opened.
+    pub(crate) fn options(&self) -> Options {
+        self.working.options()
     }
 
     fn place(&self) -> String {

@@ -1,6 +1,7 @@
 //! Volumes over many machines, on Ceph RADOS.
 //!
-//! A *shard* is a pool of volumes that one gateway at a time writes. [`RadosJournals`] keeps what shards
+//! A *shard* is a volume with its snapshots and clones, which one gateway at a time writes. A [`Gateway`] has
+//! any number of them, by one lease. [`RadosJournals`] keeps what shards
 //! durably know in objects that change by guarded updates, so that a gateway that was superseded is
 //! refused by the engine itself. [`RadosFolder`] keeps their files the same way.
 //!
@@ -10,31 +11,34 @@
 //! | pooled | the pooled index as a shard uses it: its own hints, and those of other gateways |
 //! | peers | how gateways talk to one another |
 //! | hints | which page lies where: the hints of this gateway's ranges, and their dumps |
-//! | pool | making and opening a pool of volumes in a namespace |
+//! | gateway | the domain, leases of gateways, who has which shard, names of volumes |
+//! | shard | making, opening and removing the objects of a shard |
 //! | journal, folder | what a shard durably knows, and its files |
-//! | device | a volume as a gateway's clients see it |
-//! | lease | who may answer reads of a shard |
+//! | clock | the clock by which leases end |
 //! | routing | which gateway holds the hints of a fingerprint, and the way there |
 
-mod device;
+mod clock;
 mod error;
 mod folder;
 #[doc(hidden)]
 pub mod fuzz;
+mod gateway;
 pub mod hints;
 mod journal;
-mod lease;
 pub mod peers;
-mod pool;
 pub mod pooled;
 pub mod routing;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
+mod shard;
 pub mod simulate;
 
-pub use device::LeasedDevice;
+pub use clock::{BootClock, LeaseClock};
 pub use error::ClusterError;
 pub use folder::{RadosFolder, WAITING};
+pub use gateway::{
+    About, Audience, Changing, Domain, Gateway, GatewayEvent, GatewayLease, GatewayRecord,
+    LeasedDevice, NameRecord, Names, OpenShard, RENEWAL, Reached, Running, SeenShard, Settings,
+    ShardRecord, Shards, Tenure, VALID, WAIT, gateways,
+};
 pub use journal::shards::{JournalSizes, RadosJournals};
-pub use lease::{BootClock, Claim, Lease, LeaseClock, LeaseHold, RENEWAL, VALID, WAIT, holder};
-pub use pool::{create, find, open};

@@ -25,6 +25,10 @@ onefold_backend::seeded_bugs! {
         HeadUnguarded,
         /// What a late update may yet name is taken for leaked.
         OwnRemoved,
+        /// A shard of a silent gateway is taken though its lease was not broken.
+        TakenUnbroken,
+        /// Reads are answered though the lease may be over.
+        ReadWithoutLease,
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use onefold_block::Operation;
 
-use crate::{Address, Export, Limits, Listen, NbdError, Tls};
+use crate::{Address, Export, Finder, Limits, Listen, NbdError, Tls};
 
 /// The configuration of a server.
 pub struct Config {
@@ -24,6 +24,9 @@ pub struct Config {
     /// the disk. Calls of one kind never delay another kind. Each call has its own thread, started at the
     /// beginning.
     pub workers: usize,
+    /// Finds exports that clients name, and may pass them on to other servers. Without one there are the exports
+    /// of the list alone.
+    pub finder: Option<Arc<dyn Finder>>,
     /// Called for each event, on a thread that others wait for: it must not block.
     pub on_event: Arc<dyn Fn(Event<'_>) + Send + Sync>,
 }
@@ -41,6 +44,7 @@ impl Config {
             tls: None,
             limits: Limits::default(),
             workers: cores * 4,
+            finder: None,
             on_event: Arc::new(|_| ()),
         }
     }

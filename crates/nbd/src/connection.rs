@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use crate::export::Offered;
-use crate::handshake::handshake;
+use crate::handshake::{Chosen, handshake};
 use crate::places::{Handshake, Place};
 use crate::server::Shared;
 use crate::stream::Stream;
@@ -22,20 +21,20 @@ pub(crate) async fn converse(
 ) {
     let mut export = None;
     let ended = serve(stream, &peer, begun, &mut place, &shared, &mut export).await;
-    let (name, error) = (export.as_ref().map(|one| one.name.as_str()), ended.as_ref().err());
+    let (name, error) = (export.as_deref(), ended.as_ref().err());
     (shared.on_event)(Event::Ended { peer: &peer, name, error });
     // a server that ends waits until this is reported
     drop(place);
 }
 
-/// Also sets the export, once the client has chosen it.
+/// Also sets the name of the export, once the client has chosen it.
 async fn serve(
     stream: Box<dyn Stream>,
     peer: &Address,
     begun: Handshake,
     place: &mut Place,
     shared: &Shared,
-    export: &mut Option<Arc<Offered>>,
+    export: &mut Option<String>,
 ) -> Result<(), NbdError> {
     let limit = shared.limits.handshake;
     let mut closing = shared.closing();
@@ -48,14 +47,17 @@ async fn serve(
     };
     drop(begun);
     let what = if matches!(place, Place::Awaited) { "waiting its turn" } else { "the handshake" };
-    let Some((stream, agreed)) = agreed.map_err(|_| NbdError::TimedOut { what, limit })?? else {
+    let Some((stream, chosen)) = agreed.map_err(|_| NbdError::TimedOut { what, limit })?? else {
         return Ok(());
     };
-    (shared.on_event)(Event::Served {
-        peer,
-        name: &agreed.export.name,
-        is_encrypted: agreed.is_encrypted,
-    });
-    *export = Some(agreed.export.clone());
-    transmit(stream, agreed, peer, shared).await
+    let (name, is_encrypted) = match &chosen {
+        Chosen::Here(agreed) => (agreed.export.name.clone(), agreed.is_encrypted),
+        Chosen::There { relay, is_encrypted } => (relay.name.clone(), *is_encrypted),
+    };
+    (shared.on_event)(Event::Served { peer, name: &name, is_encrypted });
+    *export = Some(name);
+    match chosen {
+        Chosen::Here(agreed) => transmit(stream, agreed, peer, shared).await,
+        Chosen::There { relay, .. } => relay.run(stream, &mut closing).await,
+    }
 }

@@ -47,12 +47,24 @@ pub enum NbdError {
         /// Why the export was refused.
         why: String,
     },
+    /// The export is at another server, and the connection to it has ended.
+    #[error("the connection to the server at {place} ended{}", of(source))]
+    Upstream {
+        /// The other server.
+        place: String,
+        /// Why, if that is known.
+        source: Option<io::Error>,
+    },
     /// The TLS handshake failed.
     #[error("TLS: {0}")]
     Tls(#[source] io::Error),
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Io(#[source] io::Error),
+}
+
+fn of(source: &Option<io::Error>) -> String {
+    source.as_ref().map_or_else(String::new, |source| format!(": {source}"))
 }
 
 /// Why a server did not start, or did not shut down cleanly.

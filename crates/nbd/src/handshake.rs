@@ -1,28 +1,48 @@
 //! The handshake, until a client has chosen an export: greeting, options, TLS.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 use crate::export::{Offered, Use};
+use crate::finder::{Found, Upstream};
 use crate::limits::{MAX_OPTION, MAX_OPTIONS, MAX_STRING, OPTIONS_EACH};
 use crate::options::{self, Bad, ContextQuery, InfoQuery};
 use crate::places::Place;
+use crate::relay::{Relay, Terms};
 use crate::server::Shared;
 use crate::stream::Stream;
 use crate::wire::{
     GREETING_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionHeader, answer, greeting, info, option,
 };
-use crate::{NbdError, TlsMode};
+use crate::{NbdError, Tls, TlsMode};
 
 /// The only metadata context, and its number.
 const ALLOCATION: &str = "base:allocation";
 const ALLOCATION_NAMESPACE: &str = "base:";
 pub(crate) const ALLOCATION_ID: u32 = 1;
 
+/// Why nothing was found if the finder panicked.
+const PANICKED: &str = "the search for the export failed";
+
 /// Answers are written once this many bytes are pending, even if more follow.
 const PIECE: usize = 32 << 10;
+
+/// How long a search pauses before it looks again.
+const SEARCH_PAUSE: Duration = Duration::from_millis(250);
+
+/// What serves a client.
+pub(crate) enum Chosen {
+    /// This server.
+    Here(Agreed),
+    /// Another server.
+    There { relay: Relay, is_encrypted: bool },
+}
 
 /// The result of the handshake.
 pub(crate) struct Agreed {
@@ -41,7 +61,7 @@ pub(crate) async fn handshake(
     mut stream: Box<dyn Stream>,
     place: &mut Place,
     shared: &Shared,
-) -> Result<Option<(Box<dyn Stream>, Agreed)>, NbdError> {
+) -> Result<Option<(Box<dyn Stream>, Chosen)>, NbdError> {
     let omits_zeroes = greet(&mut stream).await?;
     let mut haggling = Haggling { omits_zeroes, ..Haggling::new(shared) };
     let most_options = most_options(shared.exports.all().len());
@@ -53,7 +73,10 @@ pub(crate) async fn handshake(
         let mut data = vec![0; header.len as usize];
         read(&mut stream, &mut data).await?;
         let mut answers = Answers { option: header.option, bytes: Vec::new() };
-        let next = haggling.answer(header.option, &data, &mut answers)?;
+        let next = match haggling.pass_on(header.option, &data, &mut answers).await? {
+            Some(next) => next,
+            None => haggling.answer(header.option, &data, &mut answers)?,
+        };
         if matches!(next, Next::Serve(_)) {
             // it gets the confirmation when it is served
             place.take(&shared.connections).await;
@@ -66,7 +89,7 @@ pub(crate) async fn handshake(
                 stream = haggling.encrypt(stream).await?;
                 haggling = Haggling { is_encrypted: true, omits_zeroes, ..Haggling::new(shared) };
             }
-            Next::Serve(agreed) => return Ok(Some((stream, agreed))),
+            Next::Serve(chosen) => return Ok(Some((stream, *chosen))),
             Next::End => {
                 stream.shutdown().await.map_err(NbdError::Io)?;
                 return Ok(None);
@@ -138,10 +161,32 @@ async fn refuse_long_option<T>(
 /// Lists all exports, in pieces.
 async fn list(stream: &mut Box<dyn Stream>, shared: &Shared) -> Result<(), NbdError> {
     let mut answers = Answers { option: option::LIST, bytes: Vec::new() };
-    for export in shared.exports.all().iter() {
-        let len = (export.name.len() as u32).to_be_bytes();
-        let (name, description) = (export.name.as_bytes(), export.description.as_bytes());
-        answers.push(answer::SERVER, &[&len, name, description]);
+    let exports = shared.exports.all();
+    let mut all: Vec<(&str, &str)> =
+        exports.iter().map(|export| (&*export.name, &*export.description)).collect();
+    let names = match &shared.finder {
+        None => Vec::new(),
+        Some(finder) => {
+            let finder = Arc::clone(finder);
+            match spawn_blocking(move || finder.names())
+                .await
+                .unwrap_or_else(|_| Err(PANICKED.into()))
+            {
+                Ok(names) => names,
+                Err(why) => {
+                    answers.error(answer::ERR_UNKNOWN, &why);
+                    return write(stream, &answers.bytes).await;
+                }
+            }
+        }
+    };
+    let known: BTreeSet<&str> = all.iter().map(|(name, _)| *name).collect();
+    all.extend(
+        names.iter().filter(|name| !known.contains(name.as_str())).map(|name| (&**name, "")),
+    );
+    for (name, description) in all {
+        let len = (name.len() as u32).to_be_bytes();
+        answers.push(answer::SERVER, &[&len, name.as_bytes(), description.as_bytes()]);
         if answers.bytes.len() >= PIECE {
             write(stream, &answers.bytes).await?;
             answers.bytes.clear();
@@ -156,7 +201,7 @@ enum Next {
     Option,
     List,
     Tls,
-    Serve(Agreed),
+    Serve(Box<Chosen>),
     End,
 }
 
@@ -168,6 +213,10 @@ struct Haggling<'a> {
     is_structured: bool,
     /// The export for which `base:allocation` was selected.
     allocation_of: Option<Arc<Offered>>,
+    /// Whether another server passes the client's options on: then they are not passed on again.
+    is_relayed: bool,
+    /// The connection to the server that has the export which the client named last.
+    relay: Option<Relay>,
 }
 
 impl<'a> Haggling<'a> {
@@ -178,7 +227,101 @@ impl<'a> Haggling<'a> {
             is_encrypted: false,
             is_structured: false,
             allocation_of: None,
+            is_relayed: false,
+            relay: None,
         }
+    }
+
+    /// If another server has the export that an option names, passes the option on, and answers as that one
+    /// does. None if the option is to be answered here.
+    async fn pass_on(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        answers: &mut Answers,
+    ) -> Result<Option<Next>, NbdError> {
+        let Some(finder) = self.shared.finder.clone() else { return Ok(None) };
+        if self.must_encrypt() || self.shared.is_ending() {
+            return Ok(None);
+        }
+        if option == option::RELAYED && data.is_empty() {
+            self.is_relayed = true;
+            answers.ack();
+            return Ok(Some(Next::Option));
+        }
+        let Some(name) = options::named(option, data) else { return Ok(None) };
+        let begun = Instant::now();
+        loop {
+            let (found, of) = (Arc::clone(&finder), name.to_owned());
+            let found = spawn_blocking(move || found.find(&of)).await;
+            let why = match found.unwrap_or_else(|_| Found::Refused(PANICKED.into())) {
+                Found::Here => return Ok(None),
+                Found::Refused(why) => return self.refuse(option, why, answers).map(Some),
+                Found::There(upstream) if self.is_relayed => {
+                    // the other server finds it there
+                    let why = format!("the gateway at {} has it", upstream.place);
+                    return self.refuse(option, why, answers).map(Some);
+                }
+                Found::NotNow(why) => why,
+                Found::There(upstream) => {
+                    let place = upstream.place.clone();
+                    match self.try_there(upstream, option, name, data, answers).await {
+                        Ok(Some(next)) => return Ok(Some(next)),
+                        Ok(None) => format!("the gateway at {place} does not have it"),
+                        Err(error) => format!("the gateway at {place} cannot be reached: {error}"),
+                    }
+                }
+            };
+            if begun.elapsed() > self.shared.limits.search {
+                return self.refuse(option, why, answers).map(Some);
+            }
+            sleep(SEARCH_PAUSE).await;
+        }
+    }
+
+    fn refuse(&self, option: u32, why: String, answers: &mut Answers) -> Result<Next, NbdError> {
+        if option == option::EXPORT_NAME {
+            return Err(NbdError::Refused { why });
+        }
+        answers.error(answer::ERR_UNKNOWN, &why);
+        Ok(Next::Option)
+    }
+
+    /// Passes an option on to `upstream`. None if that server does not have the export.
+    async fn try_there(
+        &mut self,
+        upstream: Upstream,
+        option: u32,
+        name: &str,
+        data: &[u8],
+        answers: &mut Answers,
+    ) -> io::Result<Option<Next>> {
+        let Self { omits_zeroes, is_structured, is_encrypted, .. } = *self;
+        let terms = Terms { omits_zeroes, is_structured };
+        let earlier = self.relay.take().filter(|relay| relay.fits(&upstream.place, name, terms));
+        let mut relay = match earlier {
+            Some(relay) => relay,
+            None => Relay::connect(upstream, name, terms, self.upstream_tls()).await?,
+        };
+        if option == option::EXPORT_NAME {
+            relay.choose_unanswered(data).await?;
+            return Ok(Some(Next::Serve(Box::new(Chosen::There { relay, is_encrypted }))));
+        }
+        let passed = relay.pass(option, data).await?;
+        if passed.is_gone() {
+            return Ok(None);
+        }
+        answers.bytes = passed.bytes;
+        if option == option::GO && passed.last == answer::ACK {
+            return Ok(Some(Next::Serve(Box::new(Chosen::There { relay, is_encrypted }))));
+        }
+        self.relay = Some(relay);
+        Ok(Some(Next::Option))
+    }
+
+    /// Servers that require TLS of their clients use it among themselves.
+    fn upstream_tls(&self) -> Option<&Tls> {
+        self.shared.tls.as_ref().filter(|tls| tls.mode == TlsMode::Required)
     }
 
     fn answer(
@@ -211,7 +354,7 @@ impl<'a> Haggling<'a> {
             option::INFO => drop(self.inform(data, answers)),
             option::GO => {
                 if let Some(export) = self.inform(data, answers) {
-                    return Ok(Next::Serve(self.agree(export)));
+                    return Ok(self.serve(export));
                 }
             }
             option::LIST_META_CONTEXT => self.list_contexts(data, answers),
@@ -244,7 +387,11 @@ impl<'a> Haggling<'a> {
         if !self.omits_zeroes {
             answers.bytes.extend([0; 124]);
         }
-        Ok(Next::Serve(self.agree(export)))
+        Ok(self.serve(export))
+    }
+
+    fn serve(&self, export: Arc<Offered>) -> Next {
+        Next::Serve(Box::new(Chosen::Here(self.agree(export))))
     }
 
     fn find(&self, name: &str) -> Option<Arc<Offered>> {

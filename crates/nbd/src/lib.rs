@@ -20,7 +20,11 @@
 //! together. A request occupies a slot of its connection from its header to its reply. While all slots of
 //! the connection, or all memory of the server, are in use, the reader stops reading.
 //!
-//! A write reaches the device only when all its bytes have arrived.
+//! A write reaches the device only when all its bytes have arrived. When a client closes its connection
+//! without a farewell, requests that have not begun are dropped: the client may have sent them again, on
+//! another connection.
+//!
+//! With a [`Finder`] a server passes the connections of some exports on to other servers, byte by byte.
 
 mod buffers;
 mod command;
@@ -28,6 +32,7 @@ mod config;
 mod connection;
 mod error;
 mod export;
+mod finder;
 mod handshake;
 mod inbox;
 mod limits;
@@ -36,6 +41,7 @@ mod options;
 mod outbox;
 mod pace;
 mod places;
+mod relay;
 mod reply;
 mod server;
 mod stream;
@@ -47,6 +53,7 @@ mod workers;
 pub use config::{Config, Event};
 pub use error::{NbdError, ServerError};
 pub use export::Export;
+pub use finder::{Finder, Found, Upstream};
 pub use limits::Limits;
 pub use listen::{Address, Listen};
 pub use server::{BoundServer, ExportList, Server};

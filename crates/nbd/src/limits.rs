@@ -24,6 +24,9 @@ pub struct Limits {
     pub handshakes: u32,
     /// How long a handshake may take, including the wait for a place.
     pub handshake: Duration,
+    /// How long a handshake searches for an export that is changing places, with a
+    /// [`Finder`](crate::Finder).
+    pub search: Duration,
     /// How long a client may stall in the middle of a request, or while a reply waits. Between requests it
     /// may be silent without limit.
     pub stall: Duration,
@@ -41,6 +44,7 @@ impl Default for Limits {
             connections: 4096,
             handshakes: 256,
             handshake: Duration::from_secs(15),
+            search: Duration::from_secs(10),
             stall: Duration::from_secs(60),
             least_rate: 64 << 10,
         }

@@ -1,6 +1,7 @@
 //! The data of options, as clients send them.
 
 use crate::limits::{MAX_QUERIES, MAX_STRING};
+use crate::wire::option;
 
 /// Why the data of an option are invalid.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,6 +56,18 @@ impl<'a> ContextQuery<'a> {
             return Err(Bad::Invalid("a query without a namespace"));
         }
         Ok(ContextQuery { name, queries })
+    }
+}
+
+/// The export that an option names, if it is an option that names one and has the right form so far.
+pub(crate) fn named(option: u32, data: &[u8]) -> Option<&str> {
+    match option {
+        option::EXPORT_NAME => string(data).ok(),
+        option::INFO | option::GO => InfoQuery::decode(data).ok().map(|query| query.name),
+        option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+            ContextQuery::decode(data).ok().map(|query| query.name)
+        }
+        _ => None,
     }
 }
 

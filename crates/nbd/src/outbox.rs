@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::mem;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
@@ -33,6 +34,8 @@ pub(crate) struct Outbox {
     state: Mutex<State>,
     /// Notified when there is work for the delivery.
     left: Notify,
+    /// Whether the client has gone without a farewell.
+    is_abandoned: AtomicBool,
 }
 
 struct State {
@@ -79,7 +82,11 @@ impl Outbox {
             is_closed: false,
             is_over: false,
         };
-        let outbox = Arc::new(Outbox { state: Mutex::new(state), left: Notify::new() });
+        let outbox = Arc::new(Outbox {
+            state: Mutex::new(state),
+            left: Notify::new(),
+            is_abandoned: AtomicBool::new(false),
+        });
         (outbox.clone(), Delivery(outbox))
     }
 
@@ -112,6 +119,16 @@ impl Outbox {
         if concerns_delivery {
             self.left.notify_one();
         }
+    }
+
+    /// Declares that the client has gone without a farewell: requests that have not begun are dropped.
+    pub(crate) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
+    }
+
+    /// Whether requests that have not begun are to be dropped.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
     }
 
     /// Declares that no more replies will come: when all are written, the delivery closes this direction of

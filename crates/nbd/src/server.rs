@@ -15,7 +15,7 @@ use crate::limits::{DELIVERY, LINGER};
 use crate::listen::{Listener, widen};
 use crate::places::{Handshakes, Place};
 use crate::workers::Workers;
-use crate::{Address, Config, Event, Export, Limits, ServerError, Tls};
+use crate::{Address, Config, Event, Export, Finder, Limits, ServerError, Tls};
 
 /// More requests than can ever be in flight in one server.
 const GATE: u32 = 1 << 29;
@@ -38,6 +38,7 @@ pub struct Server {
 pub(crate) struct Shared {
     pub(crate) exports: Exports,
     pub(crate) tls: Option<Tls>,
+    pub(crate) finder: Option<Arc<dyn Finder>>,
     pub(crate) limits: Limits,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) workers: Workers,
@@ -144,6 +145,7 @@ impl BoundServer {
         let shared = Arc::new(Shared {
             exports: Exports::new(config.exports)?,
             tls: config.tls,
+            finder: config.finder,
             buffers: Buffers::new(config.limits.buffers),
             workers: Workers::start(config.workers)?,
             on_event: config.on_event,

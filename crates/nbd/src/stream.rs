@@ -2,6 +2,7 @@
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client;
 use tokio_rustls::server::TlsStream;
 
 /// The reading half of a connection.
@@ -10,7 +11,7 @@ pub(crate) type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Bytes in both directions.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {
     /// Splits the two directions, for two tasks.
     fn split(self: Box<Self>) -> (ReadHalf, WriteHalf);
 }
@@ -30,6 +31,13 @@ impl Stream for UnixStream {
 }
 
 impl Stream for TlsStream<Box<dyn Stream>> {
+    fn split(self: Box<Self>) -> (ReadHalf, WriteHalf) {
+        let (read, write) = tokio::io::split(*self);
+        (Box::new(read), Box::new(write))
+    }
+}
+
+impl Stream for client::TlsStream<Box<dyn Stream>> {
     fn split(self: Box<Self>) -> (ReadHalf, WriteHalf) {
         let (read, write) = tokio::io::split(*self);
         (Box::new(read), Box::new(write))

@@ -7,8 +7,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{RootCertStore, ServerConfig};
-use tokio_rustls::TlsAcceptor;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::ServerError;
 
@@ -26,13 +26,16 @@ pub enum TlsMode {
 pub struct Tls {
     pub(crate) mode: TlsMode,
     pub(crate) acceptor: TlsAcceptor,
+    /// By which this server is a client of another one, if there are authorities to trust.
+    pub(crate) connector: Option<TlsConnector>,
 }
 
 impl Tls {
     /// Reads the server's certificate chain, its own certificate first, and its private key, all in PEM.
     ///
     /// With `client_ca`, a file of certificates in PEM, a client must have a certificate signed by one of
-    /// them.
+    /// them. A server with a [`Finder`](crate::Finder) trusts other servers by these certificates, and shows
+    /// them its own.
     ///
     /// # Errors
     ///
@@ -52,10 +55,23 @@ impl Tls {
             Some(file) => builder.with_client_cert_verifier(verifier(file)?),
             None => builder.with_no_client_auth(),
         };
+        let chain = read_certificates(certificates)?;
+        let connector = match client_ca {
+            Some(file) => {
+                let config = ClientConfig::builder_with_provider(provider())
+                    .with_safe_default_protocol_versions()
+                    .expect("the provider knows TLS 1.2 and 1.3")
+                    .with_root_certificates(roots(file)?)
+                    .with_client_auth_cert(chain.clone(), private_key.clone_key())
+                    .map_err(|error| unusable(certificates, &error))?;
+                Some(TlsConnector::from(Arc::new(config)))
+            }
+            None => None,
+        };
         let config = builder
-            .with_single_cert(read_certificates(certificates)?, private_key)
+            .with_single_cert(chain, private_key)
             .map_err(|error| unusable(certificates, &error))?;
-        Ok(Tls { mode, acceptor: TlsAcceptor::from(Arc::new(config)) })
+        Ok(Tls { mode, acceptor: TlsAcceptor::from(Arc::new(config)), connector })
     }
 }
 
@@ -63,12 +79,16 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-fn verifier(file: &Path) -> Result<Arc<dyn ClientCertVerifier>, ServerError> {
+fn roots(file: &Path) -> Result<RootCertStore, ServerError> {
     let mut roots = RootCertStore::empty();
     for certificate in read_certificates(file)? {
         roots.add(certificate).map_err(|error| unusable(file, &error))?;
     }
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+    Ok(roots)
+}
+
+fn verifier(file: &Path) -> Result<Arc<dyn ClientCertVerifier>, ServerError> {
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots(file)?), provider())
         .build()
         .map_err(|error| unusable(file, &error))
 }

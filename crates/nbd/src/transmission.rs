@@ -44,10 +44,16 @@ pub(crate) async fn transmit(
     let jobs = &collected;
     let mut intake = Intake { inbox, agreed, peer, shared, room, memory, jobs, outbox };
     let mut closing = shared.closing();
+    let all_replies = intake.outbox.clone();
     tokio::select! {
-        served = collected.meanwhile(intake.serve()) => served?,
+        served = collected.meanwhile(intake.serve()) => {
+            served.inspect_err(|_| all_replies.abandon())?;
+        }
         // ends by itself only if the client does not receive its replies
-        delivered = delivered(&mut delivery) => return delivered,
+        delivered = delivered(&mut delivery) => {
+            all_replies.abandon();
+            return delivered;
+        }
         // a request that has arrived only in part by now is dropped
         () = closing.wait() => {}
     }
@@ -133,13 +139,13 @@ impl Intake<'_> {
                 return Ok(());
             }
             if self.inbox.is_empty() {
-                let has_more = tokio::select! {
+                tokio::select! {
                     biased;
-                    has_more = self.inbox.wait() => has_more?,
-                    () = self.agreed.used.wait_for_end() => false,
-                };
-                if !has_more {
-                    return Ok(());
+                    has_more = self.inbox.wait() => if !has_more? {
+                        self.outbox.abandon();
+                        return Ok(());
+                    },
+                    () = self.agreed.used.wait_for_end() => return Ok(()),
                 }
             }
             let request = self.request().await?;

@@ -30,6 +30,8 @@ pub(crate) mod option {
     pub(crate) const STRUCTURED_REPLY: u32 = 8;
     pub(crate) const LIST_META_CONTEXT: u32 = 9;
     pub(crate) const SET_META_CONTEXT: u32 = 10;
+    /// Of servers of this crate alone: another server passes a client's options on.
+    pub(crate) const RELAYED: u32 = u32::from_be_bytes(*b"onef");
 }
 
 /// Replies to options.

@@ -189,6 +189,10 @@ fn take_flushes(waiting: &mut VecDeque<Job>, jobs: &mut Vec<Job>) {
 
 /// Executes the jobs. Several jobs are writes to one device, or flushes of one device.
 fn run(jobs: &mut Vec<Job>) {
+    drop_abandoned(jobs);
+    if jobs.is_empty() {
+        return;
+    }
     let together = if jobs.len() > 1 { run_as_one(jobs) } else { None };
     let end = |job: Job| match &together {
         Some(outcome) => job.end(outcome.clone().map(|()| Done::Nothing)),
@@ -199,6 +203,14 @@ fn run(jobs: &mut Vec<Job>) {
     while let Some((outbox, first)) = ended.next() {
         let next = || ended.next_if(|(other, _)| Arc::ptr_eq(other, &outbox));
         outbox.send(iter::once(first).chain(iter::from_fn(next).map(|(_, reply)| reply)));
+    }
+}
+
+/// Ends jobs whose clients have gone: they may have sent the same requests again, on another connection.
+fn drop_abandoned(jobs: &mut Vec<Job>) {
+    for job in jobs.extract_if(.., |job| job.outbox.is_abandoned()) {
+        let (outbox, reply) = job.end(Err(Failure::new(Errno::Io, "the client has gone")));
+        outbox.send(iter::once(reply));
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) mod prune;
 pub(crate) mod restore;
 mod restore_device;
 pub(crate) mod serve;
+mod serve_cluster;
 pub(crate) mod snapshots;
 pub(crate) mod stats;
 pub(crate) mod volume;
+mod volume_move;

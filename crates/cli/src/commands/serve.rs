@@ -7,11 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use onefold_block::{MeasuredDevice, Measurements};
-use onefold_cluster::hints::GatewayId;
-use onefold_cluster::pooled::PooledHints;
-use onefold_cluster::{Lease, LeasedDevice};
 use onefold_nbd::{
     Address, Config, Event, Export, ExportList, Limits, Listen, Server, ServerError, Tls, TlsMode,
 };
@@ -21,7 +18,6 @@ use onefold_volume::{Filling, Pool, VolumeError};
 use rustix::io::Errno;
 use tracing::{info, warn};
 
-use crate::cluster::Reached;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::failure;
@@ -45,6 +41,10 @@ is visible on all.
 immediately. --metrics exports metrics to Prometheus at http://ADDRESS/metrics, which docs/volumes.md
 describes. Events are logged to standard error, one per line.
 
+With --cluster it serves, as one of any number of gateways, every volume of a cluster: a client reaches each
+volume at each gateway. Which gateway has which volume, `onefold cluster status` shows. When a gateway dies,
+the others take its volumes over; docs/cluster.md says what clients notice.
+
 With --read-only the server writes nothing to the pool. The commands of `onefold volume` that change
 nothing can then run concurrently.
 
@@ -57,17 +57,17 @@ Examples:
   onefold serve --pool /srv/pool --unix /run/onefold/socket --unix-mode 0660
   onefold serve --pool /srv/pool --listen 0.0.0.0:10809 --tls-cert c.pem \\
       --tls-key k.pem --tls-client-ca ca.pem
-  onefold serve --cluster ceph:volumes/backup --listen 10.0.0.1:10809 --standby
+  onefold serve --cluster ceph:volumes/backup --listen 10.0.0.1:10809
   onefold serve --pool /srv/pool --quota 500GiB --metrics 127.0.0.1:9809 \\
       --log-format json
   qemu-img convert -n disk.qcow2 nbd://localhost/disk
   nbd-client -unix /run/onefold.sock -N disk /dev/nbd0";
 
 /// How long requests in flight may take at the end.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long requests of `onefold volume` may take to reach their next step, where they stop.
-const LAST_STEP: Duration = Duration::from_secs(20);
+pub(super) const LAST_STEP: Duration = Duration::from_secs(20);
 
 /// File descriptors that are for neither containers nor clients: journals, listeners, control and metrics
 /// connections.
@@ -77,7 +77,7 @@ const OTHER_FILES: usize = 64;
 const FEWEST_CLIENTS: usize = 8;
 
 /// How often the server checks for a signal.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 /// How often the server commits and checkpoints by itself.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(300);
@@ -90,10 +90,14 @@ const ROOM_EVERY: Duration = Duration::from_secs(2);
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Serve {
     #[command(flatten)]
-    pool: PoolArgs,
-    /// Wait as long as another gateway has the pool of the cluster, and then serve it
-    #[arg(long, requires = "cluster")]
-    standby: bool,
+    pub(super) pool: PoolArgs,
+    /// The address at which other gateways of the cluster reach this one: a host and a port, or the path of
+    /// a Unix socket on one machine [default: the first that it listens on]
+    #[arg(long, value_name = "ADDRESS", requires = "cluster")]
+    pub(super) advertise: Option<String>,
+    /// Whether clients reach volumes here that other gateways of the cluster have
+    #[arg(long, value_name = "WHETHER", default_value = "yes", requires = "cluster")]
+    pub(super) follow: Follow,
     /// Listen on this address or host name and port; may be repeated [default: 127.0.0.1:10809, if no
     /// --unix is given and systemd passes no socket]
     #[arg(long, value_name = "ADDRESS", value_parser = tcp_place)]
@@ -107,27 +111,41 @@ pub(crate) struct Serve {
     unix_mode: u32,
     /// The certificate chain of the server in PEM, its own certificate first; clients must then use TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
+    pub(super) tls_cert: Option<PathBuf>,
     /// The private key of the server's certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Accept only clients with a certificate signed by one of these, in PEM
+    /// Accept only clients with a certificate signed by one of these, in PEM. Gateways of a cluster trust each
+    /// other by them, and show each other --tls-cert, which must be valid for servers and clients
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_client_ca: Option<PathBuf>,
+    pub(super) tls_client_ca: Option<PathBuf>,
     /// Serve all volumes read-only and write nothing to the pool, which may be a backup or on a
     /// read-only file system
     #[arg(long)]
-    read_only: bool,
+    pub(super) read_only: bool,
     /// Allow clients to resize volumes
     #[arg(long, conflicts_with = "read_only")]
-    allow_resize: bool,
+    pub(super) allow_resize: bool,
     /// Export metrics to Prometheus on this address, by HTTP at /metrics, without authentication
     #[arg(long, value_name = "ADDRESS")]
-    metrics: Option<SocketAddr>,
+    pub(super) metrics: Option<SocketAddr>,
     #[command(flatten)]
-    peers: PeerArgs,
+    pub(super) peers: PeerArgs,
     #[command(flatten)]
     logs: LogArgs,
+}
+
+/// Whether connections are passed on to the gateways that have the volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Follow {
+    Yes,
+    No,
+}
+
+impl Follow {
+    pub(super) fn is_yes(self) -> bool {
+        self == Self::Yes
+    }
 }
 
 /// Reads a mode in octal, which must let the owner read and write.
@@ -176,9 +194,9 @@ impl Serve {
         let cancel = cancel_telling(|| {
             info!("stopping after the requests in flight; a second signal stops immediately");
         })?;
-        let reached = self.pool.reach()?;
-        // a gateway that waits does not listen: its clients try another one
-        let lease = self.lease(reached.as_ref(), &cancel)?;
+        if let Some(reached) = self.pool.reach()? {
+            return self.serve_cluster(&reached, &cancel);
+        }
         let supervisor = Supervisor::of_environment()?;
         let service = Service::start()?;
         // bind every socket before anything long begins, and before accepting clients
@@ -187,20 +205,14 @@ impl Serve {
         let strangers = Arc::new(Failures::of_strangers());
         let server = Server::bind(self.config(&measurements, &strangers)?)?;
         self.warn_of_strangers(&server.addresses());
-        let OpenPool { pool, lease } = self.open(reached.as_ref().zip(lease))?;
+        let pool = self.open()?.pool;
         let noting = pool.start_noting(|error| {
             warn!(%error, "cannot record the last acknowledged position");
         });
         let filling = (!self.read_only).then(|| self.fill(&pool));
         let volumes = pool.volumes().len();
-        let offered = Offered::new(
-            &pool,
-            lease.clone(),
-            self.allow_resize,
-            measurements,
-            Arc::clone(&cancel),
-        );
-        let control = self.control(reached.as_ref())?;
+        let offered = Offered::new(&pool, self.allow_resize, measurements, Arc::clone(&cancel));
+        let control = self.control()?;
         if !self.read_only {
             // else the first clients wait for it; of many GiB that is minutes
             let entries = pool.statistics().table_capacity;
@@ -213,12 +225,10 @@ impl Serve {
         let asked = Arc::clone(&offered);
         let answer = move |request, asker: &Cancel| asked.answer(request, asker);
         let control = control.map(|bound| service.listen(bound, answer)).transpose()?;
-        let peers = self.peers(reached.as_ref(), &server.addresses(), &offered)?;
         if let Some(listener) = listener {
             info!("metrics at http://{}/metrics", listener.local_addr()?);
             let measurements = Arc::clone(&offered.measurements);
-            let mut metrics = Metrics::new(pool.clone(), server.exports(), measurements);
-            peers.iter().for_each(|hints| metrics.add_hints(hints));
+            let metrics = Metrics::new(pool.clone(), server.exports(), measurements);
             service.tell(listener, Arc::new(metrics));
         }
         for address in server.addresses() {
@@ -228,7 +238,7 @@ impl Serve {
         let bounded = [&*offered.failures, &*strangers];
         let tell_silent = || bounded.iter().for_each(|failures| failures.tell_silent());
         let tell_last = || bounded.iter().for_each(|failures| failures.tell_last());
-        let mut upkeep = Upkeep::new(&pool);
+        let mut upkeep = Upkeep::new();
         while !cancel.is_cancelled() {
             thread::sleep(PAUSE);
             if let Some(why) = pool.stopped() {
@@ -237,15 +247,9 @@ impl Serve {
                     "the pool stopped accepting changes when {why}; see docs/volumes.md before you use it again"
                 );
             }
-            if lease.as_ref().is_some_and(|lease| lease.is_lost()) {
-                tell_last();
-                bail!(
-                    "another gateway has taken the pool over; what this one acknowledged is durable"
-                );
-            }
             tell_silent();
             if !self.read_only {
-                upkeep.keep_up(|| {
+                upkeep.keep_up(&pool, || {
                     tell_silent();
                     !cancel.is_cancelled()
                 });
@@ -265,7 +269,6 @@ impl Serve {
             );
         }
         drop(service);
-        drop(peers);
         drop(filling);
         pool.let_no_write_wait();
         let ended = server.shutdown(PATIENCE);
@@ -294,33 +297,7 @@ impl Serve {
         })
     }
 
-    /// The lease of a pool in a cluster.
-    fn lease(&self, reached: Option<&Reached>, cancel: &Arc<Cancel>) -> Result<Option<Lease>> {
-        let Some(reached) = reached else { return Ok(None) };
-        if self.read_only {
-            bail!("a pool in a cluster cannot be served read-only by this version");
-        }
-        let go_on = || !cancel.is_cancelled();
-        let tell = |what: &str| info!("{what}");
-        reached.lease(reached.shard()?, self.standby, tell, go_on).map(Some)
-    }
-
-    /// Answers other gateways of a cluster. None is found yet: one gateway at a time has the pool.
-    fn peers(
-        &self,
-        reached: Option<&Reached>,
-        addresses: &[Address],
-        offered: &Arc<Offered>,
-    ) -> Result<Option<Arc<PooledHints>>> {
-        let Some(reached) = reached else { return Ok(None) };
-        let asked = Arc::clone(offered);
-        let answer = move |request, asker: &Cancel| asked.answer(request, asker);
-        let members: fn() -> Vec<(GatewayId, SocketAddr)> = Vec::new;
-        let place = (GatewayId::random(), addresses);
-        self.peers.start(place, &reached.pool, Arc::new(members), answer).map(Some)
-    }
-
-    fn open(&self, cluster: Option<(&Reached, Lease)>) -> Result<OpenPool> {
+    fn open(&self) -> Result<OpenPool> {
         let tell = |error: VolumeError| {
             let is_unread = matches!(error, VolumeError::UnreadRecord { .. });
             let error = format!("{:#}", anyhow::Error::from(error));
@@ -329,19 +306,18 @@ impl Serve {
                 false => warn!(error, "pages are lost, and the blocks that map to them"),
             }
         };
-        match (cluster, self.read_only) {
-            (Some((reached, lease)), _) => self.pool.open_cluster(reached, lease, tell),
-            (None, true) => self.pool.open_read_only(tell),
-            (None, false) => self.pool.open_telling(tell),
+        match self.read_only {
+            true => self.pool.open_read_only(tell),
+            false => self.pool.open_telling(tell),
         }
     }
 
     /// The control socket for `onefold volume`; none if the pool is read-only or cannot hold sockets.
-    fn control(&self, reached: Option<&Reached>) -> Result<Option<Bound>> {
+    fn control(&self) -> Result<Option<Bound>> {
         if self.read_only {
             return Ok(None);
         }
-        match Bound::at(&self.pool.control(reached)?) {
+        match Bound::at(&self.pool.control()?) {
             Err(error) if has_no_sockets(&error) => {
                 warn!(
                     "the file system of the pool has no sockets: `onefold volume` cannot send requests"
@@ -353,7 +329,7 @@ impl Serve {
     }
 
     /// Where clients connect, how and within which limits; not yet to what.
-    fn config(
+    pub(super) fn config(
         &self,
         measurements: &Arc<Measurements>,
         strangers: &Arc<Failures>,
@@ -375,7 +351,7 @@ impl Serve {
     }
 
     /// Warns if any client on the network can use the volumes.
-    fn warn_of_strangers(&self, addresses: &[Address]) {
+    pub(super) fn warn_of_strangers(&self, addresses: &[Address]) {
         if self.tls_cert.is_some() {
             return;
         }
@@ -415,7 +391,6 @@ impl Serve {
 /// The volumes of a pool, as clients are offered them.
 struct Offered {
     pool: Pool,
-    lease: Option<Arc<Lease>>,
     may_resize: bool,
     measurements: Arc<Measurements>,
     failures: Arc<Failures>,
@@ -445,14 +420,12 @@ impl Drop for UnderWay<'_> {
 impl Offered {
     fn new(
         pool: &Pool,
-        lease: Option<Arc<Lease>>,
         may_resize: bool,
         measurements: Arc<Measurements>,
         cancel: Arc<Cancel>,
     ) -> Self {
         Self {
             pool: pool.clone(),
-            lease,
             may_resize,
             measurements,
             failures: Arc::new(Failures::of_requests()),
@@ -468,7 +441,7 @@ impl Offered {
     }
 
     fn export(&self, name: &str) -> Result<Export> {
-        let volume = LeasedDevice::new(self.pool.volume(name)?, self.lease.clone());
+        let volume = self.pool.volume(name)?;
         let (failures, shown) = (Arc::clone(&self.failures), name.to_owned());
         let measured = MeasuredDevice::new(
             volume,
@@ -537,22 +510,7 @@ impl Offers for Asked<'_> {
     }
 
     fn take_back(&self, name: &str, is_forced: bool) -> Result<()> {
-        match self.offered.exports()?.remove(name, is_forced) {
-            Err(ServerError::ExportInUse { connections, .. }) => {
-                bail!(
-                    "volume '{name}' is open, connections that use it: {connections}; --force \
-                     closes them"
-                )
-            }
-            // it was removed from the exports before, and could not be deleted then
-            Err(ServerError::NoExport { .. }) => Ok(()),
-            // it was removed from the exports, and the unflushed data are about to be deleted
-            Err(error @ ServerError::Flush { .. }) => {
-                warn!(volume = name, %error, "a volume was not flushed before it is deleted");
-                Ok(())
-            }
-            done => Ok(done?),
-        }
+        take_back(&self.offered.exports()?, name, is_forced)
     }
 
     fn goes_on(&self) -> bool {
@@ -561,6 +519,26 @@ impl Offers for Asked<'_> {
 
     fn is_serving(&self) -> bool {
         true
+    }
+}
+
+/// Withdraws a volume; if clients use it, only if `is_forced`.
+pub(super) fn take_back(exports: &ExportList, name: &str, is_forced: bool) -> Result<()> {
+    match exports.remove(name, is_forced) {
+        Err(ServerError::ExportInUse { connections, .. }) => {
+            bail!(
+                "volume '{name}' is open, connections that use it: {connections}; --force closes \
+                 them"
+            )
+        }
+        // it was removed from the exports before, and could not be deleted then
+        Err(ServerError::NoExport { .. }) => Ok(()),
+        // it was removed from the exports, and the unflushed data are about to be deleted
+        Err(error @ ServerError::Flush { .. }) => {
+            warn!(volume = name, %error, "a volume was not flushed before it is deleted");
+            Ok(())
+        }
+        done => Ok(done?),
     }
 }
 
@@ -593,28 +571,27 @@ fn has_no_sockets(error: &anyhow::Error) -> bool {
 }
 
 /// What is done for a pool now and then, though nobody asks.
-struct Upkeep<'a> {
-    pool: &'a Pool,
+pub(super) struct Upkeep {
     last: Instant,
     /// Pages that were refused because of the quota, when it was last looked.
     refused: u64,
 }
 
-impl<'a> Upkeep<'a> {
-    fn new(pool: &'a Pool) -> Self {
-        Self { pool, last: Instant::now(), refused: 0 }
+impl Upkeep {
+    pub(super) fn new() -> Self {
+        Self { last: Instant::now(), refused: 0 }
     }
 
     /// Does what is due, as long as `go_on` says so.
-    fn keep_up(&mut self, go_on: impl Fn() -> bool) {
-        let refused = self.pool.over_quota_pages();
+    pub(super) fn keep_up(&mut self, pool: &Pool, go_on: impl Fn() -> bool) {
+        let refused = pool.over_quota_pages();
         let wants_room = refused > self.refused && self.last.elapsed() >= ROOM_EVERY;
-        if !wants_room && !self.pool.wants_checkpoint() && self.last.elapsed() < CHECKPOINT_EVERY {
+        if !wants_room && !pool.wants_checkpoint() && self.last.elapsed() < CHECKPOINT_EVERY {
             return;
         }
         self.refused = refused;
         let start = Instant::now();
-        match self.pool.maintain_while(go_on) {
+        match pool.maintain_while(go_on) {
             Ok(done) => {
                 let seconds = start.elapsed().as_secs_f64();
                 if done.compacted > 0 {
@@ -649,7 +626,7 @@ mod tests {
         let (pool, _) = Pool::open(folder, Options::default()).unwrap();
         pool.create_volume("disk", 1 << 20, BlockSize::B4096).unwrap();
         pool.volume("disk").unwrap().write(0, &[7; 4096], Durability::OnReturn).unwrap();
-        let offered = Offered::new(&pool, None, false, Arc::default(), Arc::default());
+        let offered = Offered::new(&pool, false, Arc::default(), Arc::default());
         let (there, gone) = (Cancel::default(), Cancel::default());
         gone.cancel();
         for request in [Request::Scrub, Request::Check] {

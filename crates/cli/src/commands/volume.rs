@@ -11,8 +11,10 @@ use onefold_store::tree::Time;
 use onefold_volume::{Pool, Transferred};
 use serde::Serialize;
 
+use super::volume_move::Move;
 use crate::console::Console;
 use crate::count::count;
+use crate::domain::Volumes;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::pool::{Doer, OpenPool, PoolArgs, WorkingArgs};
@@ -30,7 +32,8 @@ const STREAMED: usize = 1 << 20;
 const AFTER_HELP: &str = "\
 A volume is a block device that shares its pages with all volumes of its pool: each distinct page is
 stored once. A pool is a folder, which one process uses at a time. While `onefold serve` uses it, these
-commands send their requests to that process, and its clients see the effects immediately.
+commands send their requests to that process, and its clients see the effects immediately. With --cluster
+the volumes are in a cluster of Ceph; see docs/cluster.md.
 
 Examples:
   onefold volume create --pool /srv/pool --size 100GiB disk
@@ -52,7 +55,8 @@ Examples:
   onefold volume list --pool /srv/pool --json
 
 With --json: one document, a list; each volume has name, size, block_size, is_read_only and
-mapped_blocks.";
+mapped_blocks, and in a cluster gateway. There mapped_blocks is null unless a gateway of this machine and
+user has the volume, and gateway is missing if none has it.";
 
 const INFO_HELP: &str = "\
 Own pages are pages that no other volume of the pool uses: deleting the volume frees them. Bytes of
@@ -244,6 +248,7 @@ enum Action {
     Scrub(Scrub),
     Stats(Stats),
     Compact(Compact),
+    Move(Move),
     Upgrade(Upgrade),
 }
 
@@ -471,6 +476,7 @@ impl Volume {
             Action::Scrub(scrub) => scrub.run(console),
             Action::Stats(stats) => stats.run(console),
             Action::Compact(compact) => compact.run(console),
+            Action::Move(moved) => moved.run(console),
             Action::Upgrade(upgrade) => upgrade.run(console),
         }
     }
@@ -563,11 +569,12 @@ impl List {
             output.line("the pool has no volumes")?;
         } else {
             let head = ["volume", "size", "used", "block size", ""].map(str::to_owned).to_vec();
+            let used = |bytes: u64| HumanBytes(bytes).to_string();
             let row = |one: &Shown| {
                 vec![
                     one.name.clone(),
                     HumanBytes(one.size).to_string(),
-                    HumanBytes(one.mapped_bytes()).to_string(),
+                    one.mapped_bytes().map_or_else(|| "not known".to_owned(), used),
                     one.block_size.to_string(),
                     if one.is_read_only { "snapshot" } else { "" }.to_owned(),
                 ]
@@ -677,7 +684,7 @@ impl Export {
             !output.is_terminal(),
             "a stream cannot be written to a terminal: redirect standard output to a file or a pipe"
         );
-        let OpenPool { pool, .. } = &self.pool.open_to_read(console)?;
+        let OpenPool { pool, .. } = &self.pool.open_to_read(&self.name, console)?;
         let into = BufWriter::with_capacity(STREAMED, output.lock());
         let Transferred { data_blocks, hole_blocks } =
             pool.export_volume(&self.name, self.from.as_deref(), into)?;
@@ -695,20 +702,52 @@ impl Export {
 
 impl Import {
     fn run(self, console: &Console) -> Result<Exit> {
-        let open = self.pool.open_in(console)?;
-        let pool = &open.pool;
-        for error in pool.fill_index(|| true) {
-            console.warn(format!("pages are not found again: {error}"));
-        }
         let from = BufReader::with_capacity(STREAMED, io::stdin().lock());
-        let Transferred { data_blocks, .. } =
-            pool.import_volume(&self.name, self.onto.as_deref(), from)?;
-        let done = format!("imported volume '{}', blocks: {data_blocks}", self.name);
+        let (imported, mut doer) = match self.pool.in_cluster(console)? {
+            Some(volumes) => self.into_cluster(volumes, from)?,
+            None => {
+                let open = self.pool.open_in(console)?;
+                for error in open.pool.fill_index(|| true) {
+                    console.warn(format!("pages are not found again: {error}"));
+                }
+                (open.pool.import_volume(&self.name, self.onto.as_deref(), from)?, Doer::Here(open))
+            }
+        };
+        let done = format!("imported volume '{}', blocks: {}", self.name, imported.data_blocks);
         console.notice(&done);
         if console.is_json() {
-            show(&mut Doer::Here(open), self.name, &done)?;
+            show(&mut doer, self.name, &done)?;
         }
         Ok(Exit::Fine)
+    }
+
+    /// Imports into a new shard, or into that of the volume to which the stream's changes are relative.
+    fn into_cluster(
+        &self,
+        mut volumes: Volumes,
+        from: impl io::Read,
+    ) -> Result<(Transferred, Doer<'static>)> {
+        let Self { name, onto, .. } = self;
+        let imported = match onto {
+            Some(base) => {
+                let shard = volumes.open(base)?;
+                shard.pool().fill_index(|| true);
+                let mut changing = shard.change();
+                changing.claim(name)?;
+                let imported = shard.pool().import_volume(name, Some(base), from);
+                changing.sync()?;
+                imported?
+            }
+            None => {
+                let mut imported = None;
+                volumes.create(name, |pool| {
+                    imported = Some(pool.import_volume(name, None, from)?);
+                    Ok(())
+                })?;
+                imported.context("nothing was imported")?
+            }
+        };
+        Ok((imported, Doer::Cluster(Box::new(volumes))))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use onefold_block::{LATENCIES, Measurements, Operation, Refusal};
+use onefold_cluster::Gateway;
 use onefold_cluster::pooled::{HintCounters, PooledHints};
 use onefold_nbd::ExportList;
 use onefold_volume::{Pool, Statistics};
@@ -40,11 +41,67 @@ impl Metrics {
         self.0.register_collector(Box::new(Hinted(Arc::clone(hints))));
     }
 
+    /// Those of a gateway of a cluster.
+    pub(crate) fn of_gateway(
+        gateway: &Arc<Gateway>,
+        exports: ExportList,
+        measurements: Arc<Measurements>,
+    ) -> Self {
+        let mut registry = Registry::with_prefix("onefold");
+        let gateway = Arc::clone(gateway);
+        registry.register_collector(Box::new(OfGateway { gateway, exports, measurements }));
+        Self(registry)
+    }
+
     /// All of them in the text format of OpenMetrics.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         encode(&mut text, &self.0).expect("a string takes everything");
         text
+    }
+}
+
+struct OfGateway {
+    gateway: Arc<Gateway>,
+    exports: ExportList,
+    measurements: Arc<Measurements>,
+}
+
+impl fmt::Debug for OfGateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("metrics of a gateway")
+    }
+}
+
+impl Collector for OfGateway {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(&mut encoder);
+        let shards = self.gateway.open_shards();
+        let all: Vec<Statistics> = shards.iter().map(|shard| shard.pool().statistics()).collect();
+        let sum = |of: fn(&Statistics) -> u64| all.iter().map(of).sum::<u64>();
+        page.gauge("shards", "Shards that this gateway has open", all.len() as u64)?;
+        let help = "Milliseconds for which reads are answered unless the lease is renewed";
+        page.gauge("lease_left_ms", help, self.gateway.lease().left().as_millis() as u64)?;
+        let help = "Volumes in open shards, including snapshots";
+        page.gauge("volumes", help, sum(|one| one.volumes))?;
+        page.gauge("snapshots", "Read-only volumes", sum(|one| one.snapshots))?;
+        let help = "Bytes of blocks that are not holes";
+        page.gauge("mapped_bytes", help, sum(|one| one.mapped_bytes))?;
+        page.gauge("pages", "Distinct pages in use, by shard", sum(|one| one.pages))?;
+        page.gauge("page_bytes", "Bytes of these pages in containers", sum(|one| one.page_bytes))?;
+        page.gauge("container_bytes", "Bytes of containers", sum(|one| one.container_bytes))?;
+        let help = "Bytes of containers that a compaction would free";
+        page.gauge("reclaimable_bytes", help, sum(|one| one.reclaimable_bytes))?;
+        let help = "Containers that cannot be read or have lost pages";
+        page.gauge("damaged_containers", help, sum(|one| one.damaged_containers))?;
+        let help = "Bytes of the journals after the checkpoints";
+        page.gauge("journal_bytes", help, sum(|one| one.journal_bytes))?;
+        let help = "Bytes of tables of fingerprints";
+        page.gauge("table_bytes", help, sum(|one| one.table_bytes as u64))?;
+        page.gauge("resident_nodes", "Nodes in memory", sum(|one| one.resident_nodes))?;
+        let connections = u64::from(self.exports.connections());
+        page.gauge("connections", "Connected NBD clients", connections)?;
+        requests(&mut page, &self.measurements)
     }
 }
 

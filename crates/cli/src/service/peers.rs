@@ -1,9 +1,9 @@
 //! Other gateways of a cluster: hints that all of them share, and requests of `onefold volume` from other
 //! machines, which travel as they do on the control socket: a request and its answer in JSON.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -11,8 +11,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use onefold_backend::rados::RadosPool;
 use onefold_cluster::hints::GatewayId;
-use onefold_cluster::peers::{Asker, Authority, Members, control};
+use onefold_cluster::peers::{Asker, Authority, Members, control, decode_address, encode_address};
 use onefold_cluster::pooled::{Notice, OnControl, PeerPlace, PooledHints, PooledOptions};
+use onefold_cluster::{GatewayRecord, gateways};
 use onefold_nbd::Address;
 use onefold_store::Cancel;
 use tracing::{debug, info, warn};
@@ -21,8 +22,9 @@ use super::request::{Answer, Request};
 use crate::size;
 
 /// How long it may take until a request to another machine begins.
-#[cfg_attr(not(test), expect(dead_code, reason = "see `ask`"))]
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a connection to another machine may take.
+const PROBE: Duration = Duration::from_secs(2);
 /// How often it is looked whether the asker of a request has gone.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -39,40 +41,85 @@ pub(crate) struct PeerArgs {
     hints_memory: usize,
 }
 
-impl PeerArgs {
-    /// Begins to answer other gateways of the namespace `pool` as `gateway`, whose clients connect to `nbd`.
-    /// Requests of commands get the answer of `answer`, which can check whether the command still waits.
-    pub(crate) fn start(
-        &self,
-        (gateway, nbd): (GatewayId, &[Address]),
-        pool: &Arc<dyn RadosPool>,
-        members: Arc<dyn Members>,
-        answer: impl Fn(Request, &Cancel) -> Answer + Send + Sync + 'static,
-    ) -> Result<Arc<PooledHints>> {
-        let address = self.peer_listen.unwrap_or_else(|| SocketAddr::new(host(nbd), 0));
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("cannot listen for other gateways on {address}"))?;
-        let authority = Arc::new(Authority::read(&**pool)?);
-        let options = PooledOptions { memory: self.hints_memory, ..PooledOptions::default() };
-        let place = PeerPlace { gateway, listener, authority };
-        let hints = PooledHints::start(
-            place,
-            Arc::clone(pool),
-            members,
-            options,
-            on_control(answer),
-            tell,
-        )?;
-        let address = hints.address();
-        info!("answering other gateways on {address}");
-        if address.ip().is_unspecified() {
+/// A gateway before it answers others, which may know its address already.
+pub(crate) struct BoundPeer(TcpListener);
+
+impl BoundPeer {
+    /// What the gateway tells others of its address; `advertised` is what it tells clients of NBD.
+    pub(crate) fn told(&self, advertised: &str) -> Result<Vec<u8>> {
+        let address = self.0.local_addr()?;
+        if !address.ip().is_unspecified() {
+            return Ok(encode_address(address));
+        }
+        let host = advertised.rsplit_once(':').map(|(host, _)| host.trim_matches(['[', ']']));
+        let found = host.and_then(|host| (host, address.port()).to_socket_addrs().ok()?.next());
+        if found.is_none() {
             warn!(
                 %address,
                 "other gateways cannot connect to this address: give --peer-listen one that they reach"
             );
         }
+        Ok(encode_address(found.unwrap_or(address)))
+    }
+}
+
+impl PeerArgs {
+    /// Listens for other gateways, for one whose clients connect to `nbd`.
+    pub(crate) fn bind(&self, nbd: &[Address]) -> Result<BoundPeer> {
+        let address = self.peer_listen.unwrap_or_else(|| SocketAddr::new(host(nbd), 0));
+        let listener = TcpListener::bind(address);
+        let listener =
+            listener.with_context(|| format!("cannot listen for other gateways on {address}"))?;
+        Ok(BoundPeer(listener))
+    }
+
+    /// Begins to answer other gateways of the namespace `pool` as `gateway`. Requests of commands get the answer
+    /// of `answer`, which can check whether the command still waits.
+    pub(crate) fn start(
+        &self,
+        BoundPeer(listener): BoundPeer,
+        gateway: GatewayId,
+        pool: &Arc<dyn RadosPool>,
+        members: Arc<dyn Members>,
+        answer: impl Fn(Request, &Cancel) -> Answer + Send + Sync + 'static,
+    ) -> Result<Arc<PooledHints>> {
+        let authority = Arc::new(Authority::read(&**pool)?);
+        let options = PooledOptions { memory: self.hints_memory, ..PooledOptions::default() };
+        let place = PeerPlace { gateway, listener, authority };
+        let (pool, control) = (Arc::clone(pool), on_control(answer));
+        let hints = PooledHints::start(place, pool, members, options, control, tell)?;
+        info!("answering other gateways on {}", hints.address());
         Ok(Arc::new(hints))
     }
+}
+
+/// The gateways of a domain: those that have a lease. If they cannot be read, they are those of the last time.
+pub(crate) struct InDomain {
+    pool: Arc<dyn RadosPool>,
+    last: Mutex<Vec<(GatewayId, SocketAddr)>>,
+}
+
+impl InDomain {
+    pub(crate) fn new(pool: &Arc<dyn RadosPool>) -> Arc<Self> {
+        Arc::new(Self { pool: Arc::clone(pool), last: Mutex::default() })
+    }
+}
+
+impl Members for InDomain {
+    fn living(&self) -> Vec<(GatewayId, SocketAddr)> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match gateways(&self.pool) {
+            Ok(found) => *last = found.iter().filter_map(|(_, record)| place(record)).collect(),
+            Err(error) => debug!(%error, "the gateways of the cluster could not be read"),
+        }
+        last.clone()
+    }
+}
+
+/// Where a gateway answers others, and as which one; none if it does not, as a command.
+pub(crate) fn place(record: &GatewayRecord) -> Option<(GatewayId, SocketAddr)> {
+    let address = decode_address(&record.about.rpc).filter(|one| !one.ip().is_unspecified())?;
+    record.about.is_serving.then_some((record.about.process, address))
 }
 
 /// The host of the first address that NBD clients connect to over TCP, or the loopback address.
@@ -137,8 +184,12 @@ fn while_asked(asker: &Asker, execute: impl FnOnce(&Cancel) -> Answer) -> Answer
     })
 }
 
+/// Whether something listens at `address`.
+pub(crate) fn is_reachable(address: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&address, PROBE).is_ok()
+}
+
 /// The answer of `gateway`, which listens for other gateways at `address`, to `request`.
-#[cfg_attr(not(test), expect(dead_code, reason = "for commands that find the gateway of a volume"))]
 pub(crate) fn ask(
     pool: &dyn RadosPool,
     (gateway, address): (GatewayId, SocketAddr),
@@ -154,7 +205,6 @@ pub(crate) fn ask(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::sync::mpsc::channel;
     use std::time::Instant;
 
@@ -169,7 +219,8 @@ mod tests {
         answer: impl Fn(Request, &Cancel) -> Answer + Send + Sync + 'static,
     ) -> Arc<PooledHints> {
         let args = PeerArgs { peer_listen: None, hints_memory: 64 << 20 };
-        args.start((GatewayId::random(), &[]), pool, Arc::new(NO_OTHERS), answer).unwrap()
+        let (bound, id) = (args.bind(&[]).unwrap(), GatewayId::random());
+        args.start(bound, id, pool, Arc::new(NO_OTHERS), answer).unwrap()
     }
 
     fn namespace() -> Arc<dyn RadosPool> {
@@ -205,8 +256,8 @@ mod tests {
     fn a_namespace_without_an_authority_is_refused() {
         let pool: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
         let args = PeerArgs { peer_listen: None, hints_memory: 64 << 20 };
-        let id = GatewayId::random();
-        let refused = args.start((id, &[]), &pool, Arc::new(NO_OTHERS), |_, _| Answer::Done);
+        let (bound, id) = (args.bind(&[]).unwrap(), GatewayId::random());
+        let refused = args.start(bound, id, &pool, Arc::new(NO_OTHERS), |_, _| Answer::Done);
         let error = format!("{:#}", refused.err().unwrap());
         assert!(error.contains("authority") && error.contains("cluster init"), "{error}");
     }
@@ -232,6 +283,19 @@ mod tests {
         drop(gateway);
         assert!(told.recv_timeout(PATIENCE).unwrap());
         asking.join().unwrap().unwrap_err();
+    }
+
+    #[test]
+    fn a_gateway_that_listens_everywhere_tells_an_address() {
+        let bound = |text: &str| BoundPeer(TcpListener::bind(text).unwrap());
+        let told = |bound: &BoundPeer, nbd| decode_address(&bound.told(nbd).unwrap()).unwrap();
+        let one = bound("127.0.0.1:0");
+        assert_eq!(told(&one, "10.0.0.1:1"), one.0.local_addr().unwrap());
+        let any = bound("0.0.0.0:0");
+        let port = any.0.local_addr().unwrap().port();
+        assert_eq!(told(&any, "10.0.0.1:10809"), SocketAddr::from(([10, 0, 0, 1], port)));
+        assert_eq!(told(&any, "[::1]:10809"), SocketAddr::new("::1".parse().unwrap(), port));
+        assert!(told(&any, "").ip().is_unspecified());
     }
 
     #[test]

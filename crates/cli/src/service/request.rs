@@ -59,6 +59,11 @@ pub(crate) enum Request {
     Scrub,
     Stats,
     Compact,
+    /// A request for one shard of a cluster, by its id.
+    InShard {
+        shard: String,
+        asked: Box<Request>,
+    },
 }
 
 /// The fingerprint that identifies pages.
@@ -122,7 +127,7 @@ impl Answer {
         Self::Refused(vec![why.to_owned()])
     }
 
-    fn of_error(error: &anyhow::Error) -> Self {
+    pub(crate) fn of_error(error: &anyhow::Error) -> Self {
         Self::Refused(error.chain().map(ToString::to_string).collect())
     }
 
@@ -142,12 +147,16 @@ pub(crate) struct Shown {
     pub(crate) size: u64,
     pub(crate) block_size: u32,
     pub(crate) is_read_only: bool,
-    pub(crate) mapped_blocks: u64,
+    /// None in a list of a cluster, if the gateway that has the volume was not asked.
+    pub(crate) mapped_blocks: Option<u64>,
+    /// The gateway that has the volume, in a list of a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) gateway: Option<String>,
 }
 
 impl Shown {
-    pub(crate) fn mapped_bytes(&self) -> u64 {
-        self.mapped_blocks * u64::from(self.block_size)
+    pub(crate) fn mapped_bytes(&self) -> Option<u64> {
+        Some(self.mapped_blocks? * u64::from(self.block_size))
     }
 }
 
@@ -158,7 +167,8 @@ impl From<VolumeInfo> for Shown {
             size: one.size,
             block_size: one.block_size,
             is_read_only: one.is_read_only,
-            mapped_blocks: one.mapped_blocks,
+            mapped_blocks: Some(one.mapped_blocks),
+            gateway: None,
         }
     }
 }
@@ -185,8 +195,11 @@ impl From<VolumeDetails> for ShownDetails {
         let made = (one.info.made > 0).then_some(one.info.made);
         let volume = Shown::from(one.info);
         Self {
-            mapped_bytes: volume.mapped_bytes(),
-            dedup_ratio: ratio(volume.mapped_blocks, one.own_pages + one.shared_pages),
+            mapped_bytes: volume.mapped_bytes().unwrap_or_default(),
+            dedup_ratio: ratio(
+                volume.mapped_blocks.unwrap_or_default(),
+                one.own_pages + one.shared_pages,
+            ),
             volume,
             own_pages: one.own_pages,
             own_bytes: one.own_bytes,
@@ -296,7 +309,43 @@ impl MemoryUse {
     }
 }
 
+impl MemoryUse {
+    fn joined(a: &Self, b: &Self) -> Self {
+        let most = a.most_node_bytes.zip(b.most_node_bytes);
+        Self {
+            table_bytes: a.table_bytes + b.table_bytes,
+            table_capacity: a.table_capacity + b.table_capacity,
+            node_bytes: a.node_bytes + b.node_bytes,
+            resident_node_bytes: a.resident_node_bytes + b.resident_node_bytes,
+            most_node_bytes: most.map(|(a, b)| a.saturating_add(b)),
+            node_hits: a.node_hits + b.node_hits,
+            node_misses: a.node_misses + b.node_misses,
+            node_misses_for_want: a.node_misses_for_want + b.node_misses_for_want,
+        }
+    }
+}
+
 impl Sums {
+    /// The sums over two shards.
+    pub(crate) fn joined(a: Self, b: Self) -> Self {
+        let mapped_bytes = a.mapped_bytes + b.mapped_bytes;
+        let container_bytes = a.container_bytes + b.container_bytes;
+        // by the blocks that share a page
+        let blocks = a.dedup_ratio * a.pages as f64 + b.dedup_ratio * b.pages as f64;
+        let pages = a.pages + b.pages;
+        Self {
+            format_version: a.format_version,
+            mapped_bytes,
+            pages,
+            page_bytes: a.page_bytes + b.page_bytes,
+            container_bytes,
+            reclaimable_bytes: a.reclaimable_bytes + b.reclaimable_bytes,
+            dedup_ratio: if pages == 0 { 1.0 } else { blocks / pages as f64 },
+            total_reduction: ratio(mapped_bytes, container_bytes),
+            memory: MemoryUse::joined(&a.memory, &b.memory),
+        }
+    }
+
     fn of(version: Version, one: &Statistics) -> Self {
         Self {
             format_version: version.code(),
@@ -372,11 +421,35 @@ impl Request {
         matches!(self, Self::List | Self::Info { .. } | Self::Check | Self::Scrub | Self::Stats)
     }
 
+    /// The existing volume that it is about, or the one that it creates; none if it is about all.
+    pub(crate) fn volume(&self) -> Option<&str> {
+        match self {
+            Self::Create { name, .. }
+            | Self::Copy { from: name, .. }
+            | Self::Resize { name, .. }
+            | Self::Delete { name, .. }
+            | Self::Rename { name, .. }
+            | Self::RollBack { name, .. }
+            | Self::Info { name } => Some(name),
+            Self::InShard { asked, .. } => asked.volume(),
+            Self::List | Self::Check | Self::Scrub | Self::Stats | Self::Compact => None,
+        }
+    }
+
+    /// The name that a volume has only after it.
+    pub(crate) fn new_name(&self) -> Option<&str> {
+        match self {
+            Self::Create { name, .. } => Some(name),
+            Self::Copy { to, .. } | Self::Rename { to, .. } => Some(to),
+            _ => None,
+        }
+    }
+
     /// Executes the request in `pool`, whose volumes `offers` offers.
     pub(crate) fn perform(self, pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
         match self {
             Self::Create { name, size, block_size, fingerprint, compression } => {
-                expect_as_made(pool, fingerprint, compression)?;
+                ensure_as_made((pool.hash(), pool.own_codec()), fingerprint, compression)?;
                 let block_size = block_size_of(block_size)?;
                 make(pool, offers, &name, || pool.create_volume(&name, size, block_size))?;
             }
@@ -400,6 +473,7 @@ impl Request {
                 return Ok(Answer::Sums(Sums::of(pool.version(), &pool.statistics())));
             }
             Self::Compact => return compact(pool, offers),
+            Self::InShard { .. } => bail!("the pool is no cluster: it has no shards"),
         }
         Ok(Answer::Done)
     }
@@ -410,15 +484,16 @@ impl Request {
     }
 }
 
-fn expect_as_made(
-    pool: &Pool,
+/// Fails unless a pool or domain was made with this fingerprint and compression.
+pub(crate) fn ensure_as_made(
+    (hash, codec): (Hash, Codec),
     fingerprint: Option<Fingerprint>,
     compression: Option<Compression>,
 ) -> Result<()> {
-    if fingerprint.is_some_and(|fingerprint| fingerprint.hash() != pool.hash()) {
+    if fingerprint.is_some_and(|fingerprint| fingerprint.hash() != hash) {
         bail!("the pool has another fingerprint; leave out --fingerprint");
     }
-    if compression.is_some_and(|compression| compression.codec() != pool.own_codec()) {
+    if compression.is_some_and(|compression| compression.codec() != codec) {
         bail!(
             "the pool has another compression; leave out --compression here, and give it to `onefold \
              serve`"
@@ -427,7 +502,7 @@ fn expect_as_made(
     Ok(())
 }
 
-fn block_size_of(bytes: u32) -> Result<BlockSize> {
+pub(crate) fn block_size_of(bytes: u32) -> Result<BlockSize> {
     let all = [BlockSize::B512, BlockSize::B4096];
     let found = all.into_iter().find(|one| one.bytes() == bytes);
     found.with_context(|| format!("blocks of {bytes} bytes, expected 512 or 4096"))
@@ -597,7 +672,8 @@ mod tests {
             size: 4096,
             block_size: 4096,
             is_read_only: false,
-            mapped_blocks: 1,
+            mapped_blocks: Some(1),
+            gateway: None,
         };
         let details = ShownDetails {
             volume: volume.clone(),

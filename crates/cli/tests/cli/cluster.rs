@@ -1,19 +1,29 @@
-//! Pools of volumes in a cluster of Ceph, and gateways that take them over.
+//! Volumes in a cluster of Ceph, and gateways that serve them together.
 
-use std::process::Command;
+use std::fs::File;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
+use onefold_lab::nbd::{Client, Place, Uri};
 use onefold_testkit::ceph::{Ceph, ERASURE_CODED, REPLICATED};
 use onefold_testkit::{random, skip};
 use rustix::process::Signal;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, Ran};
 use crate::served::Served;
 
 const BLOCK: usize = 4096;
 
-/// The options that reach a pool in a cluster.
+/// How long a take-over may take.
+const TAKEN_OVER: Duration = Duration::from_secs(15);
+
+/// The options that reach the volumes of a namespace.
 fn at(ceph: &Ceph) -> String {
     format!("--cluster ceph:{REPLICATED}/volumes --ceph-conf {}", ceph.conf().display())
+}
+
+fn init(ceph: &Ceph, place: &str) -> String {
+    format!("cluster init ceph:{place} --ceph-conf {}", ceph.conf().display())
 }
 
 fn page(n: u64) -> Vec<u8> {
@@ -27,108 +37,234 @@ fn lab() -> Lab {
     lab
 }
 
-fn start(lab: &Lab, ceph: &Ceph, socket: &str, more: &str) -> Served {
-    Served::start_at(lab, &format!("serve {} --unix {socket} {more}", at(ceph)), socket).unwrap()
+/// A gateway that listens on a port, and on the socket `socket`.
+fn start(lab: &Lab, ceph: &Ceph, socket: &str) -> Served {
+    let line = format!("serve {} --listen 127.0.0.1:0 --unix {socket}", at(ceph));
+    Served::start_at(lab, &line, socket).unwrap()
 }
 
-#[test]
-fn a_gateway_takes_over_what_another_one_acknowledged() {
-    let ceph = match Ceph::start() {
-        Ok(ceph) => ceph,
-        Err(reason) => return skip(&reason),
-    };
-    let lab = lab();
-    let at = at(&ceph);
-    let conf = ceph.conf();
-    let init = |pool: &str| format!("cluster init ceph:{pool} --ceph-conf {}", conf.display());
+/// A connection to a volume, if there is one.
+fn try_client(served: &Served, volume: &str) -> Option<Client> {
+    let uri = Uri { place: Place::Unix(served.socket().to_owned()), export: volume.into() };
+    Client::connect(&uri).ok()
+}
 
-    // what is not there, and what cannot hold a pool
-    lab.run(&format!("volume list {at}")).expect(10).says(&["no pool of volumes", "cluster init"]);
-    lab.run(&init("absent/volumes")).expect(1).says(&["absent"]);
-    lab.run(&init(ERASURE_CODED)).expect(1).says(&["erasure-coded", "replicated pool"]);
-    lab.ok(&init(&format!("{REPLICATED}/volumes")));
-    lab.run(&init(&format!("{REPLICATED}/volumes"))).expect(1).says(&["exists"]);
-
-    lab.ok(&format!("volume create {at} --size 4MiB disk"));
-    let mut first = start(&lab, &ceph, "first", "");
-    let mut client = first.client("disk");
-    for n in 0..200 {
-        client.write(n * BLOCK as u64, &page(n)).unwrap();
-    }
-    // A command on the gateway's machine asks the gateway; one elsewhere is told the name of the gateway.
-    lab.ok(&format!("volume snapshot {at} disk monday"));
-    let status = format!("cluster status ceph:{REPLICATED}/volumes --ceph-conf {}", conf.display());
-    let shown = lab.ok(&format!("{status} --json")).json();
-    assert!(shown["gateway"].as_str().unwrap().contains("process"), "{shown}");
-    let other = |line: &str| {
-        let mut command: Command = lab.command(line);
-        command.env("XDG_STATE_HOME", lab.path("elsewhere"));
-        command.output().unwrap()
-    };
-    let refused = other(&format!("volume list {at}"));
-    assert_eq!(refused.status.code(), Some(11));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("has it") && said.contains("--standby"), "{said}");
-
-    // nothing is flushed: what was acknowledged must be there all the same
-    for n in 0..50 {
-        client.write(n * BLOCK as u64, &page(1000 + n)).unwrap();
-    }
-    first.signal(Signal::KILL);
-    let second = start(&lab, &ceph, "second", "--standby");
-    let mut client = second.client("disk");
+fn expect_pages(client: &mut Client, pages: impl IntoIterator<Item = (u64, u64)>) {
     let mut found = vec![0; BLOCK];
-    for n in 0..200 {
-        client.read(n * BLOCK as u64, &mut found).unwrap();
-        assert!(found == page(if n < 50 { 1000 + n } else { n }), "block {n}");
+    for (block, number) in pages {
+        client.read(block * BLOCK as u64, &mut found).unwrap();
+        assert!(found == page(number), "block {block}");
     }
-    let mut snapshot = second.client("monday");
-    for n in 0..200 {
-        snapshot.read(n * BLOCK as u64, &mut found).unwrap();
-        assert!(found == page(n), "block {n} of the snapshot");
-    }
-    drop((client, snapshot));
-    let mut second = second;
-    assert_eq!(second.signal(Signal::TERM), 0);
-    // it gave the pool back: nobody waits
-    lab.ok(&format!("volume check {at}"));
-    lab.ok(&format!("volume delete {at} monday"));
-    let listed = lab.ok(&format!("volume list {at} --json")).json();
-    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
-    let shown = lab.ok(&format!("{status} --json")).json();
-    assert!(shown["gateway"].is_null(), "{shown}");
+}
+
+/// A command of another user.
+fn elsewhere(lab: &Lab, line: &str) -> Output {
+    let mut command: Command = lab.command(line);
+    command.env("XDG_STATE_HOME", lab.path("elsewhere"));
+    command.output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
-fn a_gateway_that_slept_past_its_lease_answers_nothing() {
+fn each_gateway_serves_every_volume_whichever_has_it() {
     let ceph = match Ceph::start() {
         Ok(ceph) => ceph,
         Err(reason) => return skip(&reason),
     };
     let (lab, at) = (lab(), at(&ceph));
-    lab.ok(&format!(
-        "cluster init ceph:{REPLICATED}/volumes --ceph-conf {}",
-        ceph.conf().display()
-    ));
-    lab.ok(&format!("volume create {at} --size 1MiB disk"));
-    let mut first = start(&lab, &ceph, "first", "");
-    let mut old = first.client("disk");
-    old.write(0, &page(1)).unwrap();
-    rustix::process::kill_process(first.pid(), Signal::STOP).unwrap();
-    let second = start(&lab, &ceph, "second", "--standby");
-    let mut new = second.client("disk");
-    new.write(0, &page(2)).unwrap();
-    rustix::process::kill_process(first.pid(), Signal::CONT).unwrap();
-    // an error or the end of the connection, but never what was there
+    // what is not there, and what cannot hold volumes
+    lab.run(&format!("volume list {at}")).expect(10).says(&["no volumes", "cluster init"]);
+    lab.run(&init(&ceph, "absent/volumes")).expect(1).says(&["absent"]);
+    lab.run(&init(&ceph, ERASURE_CODED)).expect(1).says(&["erasure-coded", "replicated pool"]);
+    lab.ok(&init(&ceph, &format!("{REPLICATED}/volumes")));
+    lab.run(&init(&ceph, &format!("{REPLICATED}/volumes"))).expect(1).says(&["exists"]);
+    lab.run(&format!("volume info {at} disk")).expect(1).says(&["no volume 'disk'"]);
+
+    // commands need no gateway
+    lab.ok(&format!("volume create {at} --size 4MiB disk"));
+    lab.ok(&format!("volume create {at} --size 4MiB other"));
+    lab.run(&format!("volume create {at} --size 4MiB disk")).expect(1).says(&["disk"]);
+    let (first, mut second) = (start(&lab, &ceph, "first"), start(&lab, &ceph, "second"));
+    let mut here = first.client("disk");
+    let mut through = second.client("disk");
+    for n in 0..100 {
+        here.write(n * BLOCK as u64, &page(n)).unwrap();
+        through.write((100 + n) * BLOCK as u64, &page(100 + n)).unwrap();
+    }
+    expect_pages(&mut here, (100..200).map(|n| (n, n)));
+    expect_pages(&mut through, (0..100).map(|n| (n, n)));
+    let mut other = second.client("other");
+    other.write(0, &page(7)).unwrap();
+
+    // commands ask the gateway that has the volume
+    lab.ok(&format!("volume snapshot {at} disk monday"));
+    lab.ok(&format!("volume clone {at} monday tried"));
+    lab.run(&format!("volume snapshot {at} disk other")).expect(1).says(&["other"]);
+    lab.ok(&format!("volume resize {at} --size 8MiB disk"));
+    lab.ok(&format!("volume rename {at} tried try"));
+    let listed = lab.ok(&format!("volume list {at} --json")).json();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["disk", "monday", "other", "try"]);
+    assert_eq!((&listed[0]["size"], &listed[0]["mapped_blocks"]), (&(8 << 20).into(), &200.into()));
+    lab.ok(&format!("volume check {at}"));
+    lab.ok(&format!("volume scrub {at}"));
+    let stats = lab.ok(&format!("volume stats {at} --json")).json();
+    assert_eq!(stats["pages"], 201, "{stats}");
+    // also one that cannot reach its control socket, as on another machine
+    for line in ["volume snapshot disk tuesday", "volume delete tuesday", "volume check"] {
+        let done = elsewhere(&lab, &format!("{line} {at}"));
+        assert!(done.status.success(), "{line}: {}", said(&done));
+    }
+    let refused = elsewhere(&lab, &format!("volume snapshot {at} disk other"));
+    assert!(said(&refused).contains("other"), "{}", said(&refused));
+    let listed = elsewhere(&lab, &format!("volume list {at} --json"));
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(listed[0]["mapped_blocks"], 200);
+    // the gateways have found one another
+    first.hears("connected to another gateway");
+    let status =
+        format!("cluster status ceph:{REPLICATED}/volumes --ceph-conf {}", ceph.conf().display());
+    let shown = lab.ok(&format!("{status} --json")).json();
+    let gateways = shown["gateways"].as_array().unwrap();
+    assert_eq!(gateways.len(), 2, "{shown}");
+    assert!(gateways.iter().all(|one| one["is_alive"] == true && one["shards"] == 1), "{shown}");
+    let text = lab.ok(&status).stdout;
+    assert!(text.contains("disk, monday, try") && text.contains(first.place()), "{text}");
+
+    // a move, under a client that connects again
+    lab.run(&format!("volume move {at} disk --to nobody")).expect(1).says(&["no gateway 'nobody'"]);
+    lab.ok(&format!("volume move {at} disk --to {}", second.place()));
     let mut found = vec![0; BLOCK];
-    assert!(old.read(0, &mut found).is_err());
-    assert!(old.write(0, &page(3)).is_err());
-    assert_eq!(first.signal(Signal::TERM), 1);
-    let said = first.said().join("\n");
-    assert!(
-        said.contains("another gateway") || said.contains("stopped accepting changes"),
-        "{said}"
+    assert!(here.read(0, &mut found).is_err(), "its connection ended");
+    let mut here = first.client("disk");
+    expect_pages(&mut here, (0..200).map(|n| (n, n)));
+    here.write(0, &page(1000)).unwrap();
+    let shown = lab.ok(&format!("{status} --json")).json();
+    let has = |place: &str| {
+        let gateways = shown["gateways"].as_array().unwrap();
+        gateways.iter().find(|one| one["address"] == place).unwrap()["shards"].clone()
+    };
+    assert_eq!((has(first.place()), has(second.place())), (0.into(), 2.into()), "{shown}");
+
+    // one that ends gives all back, and nobody waits
+    let ended = Instant::now();
+    assert_eq!(second.signal(Signal::TERM), 0);
+    let mut here = first.client("disk");
+    expect_pages(&mut here, [(0, 1000), (1, 1), (199, 199)]);
+    println!("after the end of a gateway: {:?}", ended.elapsed());
+    assert!(ended.elapsed() < Duration::from_secs(7), "{:?}", ended.elapsed());
+    drop(here);
+    let mut first = first;
+    assert_eq!(first.signal(Signal::TERM), 0);
+    // volumes go one by one, and all objects with the last
+    for name in ["monday", "disk", "try", "other"] {
+        lab.ok(&format!("volume delete {at} {name}"));
+    }
+    assert_eq!(lab.ok(&format!("volume list {at} --json")).json(), serde_json::json!([]));
+    let shown = lab.ok(&format!("{status} --json")).json();
+    assert_eq!(
+        (shown["shards"].clone(), shown["gateways"].clone()),
+        (serde_json::json!([]), serde_json::json!([]))
     );
-    new.read(0, &mut found).unwrap();
-    assert!(found == page(2));
+}
+
+#[test]
+fn others_take_over_what_a_dead_gateway_acknowledged() {
+    let ceph = match Ceph::start() {
+        Ok(ceph) => ceph,
+        Err(reason) => return skip(&reason),
+    };
+    let (lab, at) = (lab(), at(&ceph));
+    lab.ok(&init(&ceph, &format!("{REPLICATED}/volumes --compression lz4")));
+    for n in 0..3 {
+        lab.ok(&format!("volume create {at} --size 4MiB disk-{n}"));
+    }
+    let (mut first, second) = (start(&lab, &ceph, "first"), start(&lab, &ceph, "second"));
+    for volume in 0..3_u64 {
+        let mut client = first.client(&format!("disk-{volume}"));
+        for n in 0..50 {
+            client.write(n * BLOCK as u64, &page(volume * 1000 + n)).unwrap();
+        }
+    }
+    let mut through = second.client("disk-0");
+    expect_pages(&mut through, [(3, 3)]);
+    // nothing is flushed: what was acknowledged must be there all the same
+    first.signal(Signal::KILL);
+    let killed = Instant::now();
+    assert!(through.read(0, &mut vec![0; BLOCK]).is_err(), "its connection ended");
+    let mut client = loop {
+        if let Some(client) = try_client(&second, "disk-0") {
+            break client;
+        }
+        assert!(killed.elapsed() < TAKEN_OVER, "nobody serves the volume");
+    };
+    expect_pages(&mut client, [(0, 0)]);
+    println!("served again after a kill: {:?}", killed.elapsed());
+    assert!(killed.elapsed() < TAKEN_OVER, "{:?}", killed.elapsed());
+    for volume in 0..3_u64 {
+        let mut client = second.client(&format!("disk-{volume}"));
+        expect_pages(&mut client, (0..50).map(|n| (n, volume * 1000 + n)));
+    }
+    // a gateway that slept past its lease answers nothing from before
+    let third = start(&lab, &ceph, "third");
+    let mut old = second.client("disk-1");
+    rustix::process::kill_process(second.pid(), Signal::STOP).unwrap();
+    let stopped = Instant::now();
+    let mut new = loop {
+        if let Some(client) = try_client(&third, "disk-1") {
+            break client;
+        }
+        assert!(stopped.elapsed() < 2 * TAKEN_OVER, "nobody serves the volume");
+    };
+    new.write(0, &page(5000)).unwrap();
+    println!("served again after a stop: {:?}", stopped.elapsed());
+    rustix::process::kill_process(second.pid(), Signal::CONT).unwrap();
+    // an error or the end of the connection, but never what was there
+    assert!(old.read(0, &mut vec![0; BLOCK]).is_err());
+    assert!(old.write(0, &page(3)).is_err());
+    // it goes on by itself, and passes its clients on
+    second.hears("broke the lease of this one");
+    let mut again = second.client("disk-1");
+    expect_pages(&mut again, [(0, 5000), (1, 1001)]);
+}
+
+#[test]
+fn volumes_travel_as_streams_in_and_out_of_a_cluster() {
+    let ceph = match Ceph::start() {
+        Ok(ceph) => ceph,
+        Err(reason) => return skip(&reason),
+    };
+    let (lab, at) = (lab(), at(&ceph));
+    lab.ok(&init(&ceph, &format!("{REPLICATED}/volumes")));
+    lab.ok(&format!("volume create {at} --size 1MiB disk"));
+    let mut served = start(&lab, &ceph, "first");
+    let mut client = served.client("disk");
+    client.write(0, &page(1)).unwrap();
+    lab.ok(&format!("volume snapshot {at} disk one"));
+    client.write(BLOCK as u64, &page(2)).unwrap();
+    lab.ok(&format!("volume snapshot {at} disk two"));
+    drop(client);
+    lab.run(&format!("volume export {at} one")).expect(11).says(&["has it"]);
+    assert_eq!(served.signal(Signal::TERM), 0);
+    let export = |line: &str, to: &str| {
+        let out = File::create(lab.path(to)).unwrap();
+        let mut command = lab.command(&format!("volume export {at} {line}"));
+        assert!(command.stdout(out).status().unwrap().success(), "{line}");
+    };
+    export("one", "whole");
+    export("--from one two", "changes");
+    let import = |line: &str, from: &str| {
+        let mut command = lab.command(&format!("volume import {at} {line}"));
+        command.stdin(File::open(lab.path(from)).unwrap());
+        Ran::of(line, command.output().unwrap()).expect(0)
+    };
+    import("one-again", "whole");
+    let shown = import("--json --onto one-again two-again", "changes").json();
+    assert_eq!(shown["name"], "two-again");
+    let served = start(&lab, &ceph, "second");
+    expect_pages(&mut served.client("two-again"), [(0, 1), (1, 2)]);
+    expect_pages(&mut served.client("one-again"), [(0, 1)]);
 }

@@ -8,6 +8,7 @@ mod exports;
 mod handshake;
 mod lanes;
 mod malformed;
+mod relay;
 mod server;
 mod shutdown;
 mod slow;

@@ -40,6 +40,18 @@ impl Certificates {
         Tls::from_pem_files(mode, &chain, &key, asks.then_some(authority.as_path())).unwrap()
     }
 
+    /// The settings of a gateway, whose certificate is for both sides.
+    pub(crate) fn gateway_tls(&self) -> Tls {
+        let authority = self.file("ca-cert.pem");
+        let (chain, key) = (self.file("gateway-cert.pem"), self.file("gateway-key.pem"));
+        Tls::from_pem_files(TlsMode::Required, &chain, &key, Some(&authority)).unwrap()
+    }
+
+    /// A client with a certificate that is encrypted.
+    pub(crate) fn encrypted(&self, lab: &Lab) -> Client {
+        encrypted(lab, self.client(true))
+    }
+
     /// A client that trusts the authority, and shows a certificate if it is to.
     fn client(&self, shows: bool) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();

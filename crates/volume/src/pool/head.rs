@@ -39,14 +39,16 @@ impl Hash {
         }
     }
 
-    fn code(self) -> u8 {
+    /// Its code in stored bytes.
+    pub fn code(self) -> u8 {
         match self {
             Self::Sha3 => FingerprintAlgorithm::Sha3.code(),
             Self::Blake3 => FingerprintAlgorithm::Blake3.code(),
         }
     }
 
-    fn from_code(code: u8) -> Option<Self> {
+    /// The hash with this code.
+    pub fn from_code(code: u8) -> Option<Self> {
         [Self::Sha3, Self::Blake3].into_iter().find(|one| one.code() == code)
     }
 }

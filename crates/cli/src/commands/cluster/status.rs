@@ -1,29 +1,39 @@
 //! `onefold cluster status`
 
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_backend::rados::CephLocation;
+use onefold_cluster::{GatewayRecord, Names, RENEWAL, Shards, gateways};
+use onefold_seal::ObjectId;
 use serde::Serialize;
 
-use crate::cluster::{CephArgs, location};
+use crate::cluster::{CephArgs, Reached, location};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::table;
 
 const AFTER_HELP: &str = "\
+Looks at the leases twice, some seconds apart: a gateway is alive if it renewed its lease meanwhile.
+
 Examples:
   onefold cluster status ceph:volumes/backup
 
-With --json: one document with location, fsid, shard, gateway (which has the pool, or has ended without
-giving it back; null if it is free) and the bytes of the whole cluster of Ceph, copies counted: total,
-used and available.";
+With --json: one document with location, fsid, domain, gateways, shards, and the bytes of the whole cluster
+of Ceph, copies counted: total, used and available. A gateway has id, host, address, is_alive, is_serving
+(false for a command), lease_age_seconds (by the clocks of both machines) and shards, their number. A shard
+has id, volumes, gateway and wanted (ids, or null), and is_doomed: it is being created or deleted.";
 
-/// Show who serves a pool of volumes in a cluster, and the cluster's space
+/// Show the gateways of a cluster, who serves which volume, and the cluster's space
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Status {
-    /// The pool: ceph:POOL or ceph:POOL/NAMESPACE
+    /// The namespace: ceph:POOL or ceph:POOL/NAMESPACE
     #[arg(value_parser = location)]
     location: CephLocation,
     #[command(flatten)]
@@ -34,25 +44,47 @@ pub(super) struct Status {
 struct Shown {
     location: String,
     fsid: String,
-    shard: String,
-    gateway: Option<String>,
+    domain: String,
+    gateways: Vec<ShownGateway>,
+    shards: Vec<ShownShard>,
     total: u64,
     used: u64,
     available: u64,
 }
 
+#[derive(Serialize)]
+struct ShownGateway {
+    id: String,
+    host: String,
+    address: String,
+    is_alive: bool,
+    is_serving: bool,
+    lease_age_seconds: f64,
+    shards: usize,
+}
+
+#[derive(Serialize)]
+struct ShownShard {
+    id: String,
+    volumes: Vec<String>,
+    gateway: Option<String>,
+    wanted: Option<String>,
+    is_doomed: bool,
+}
+
 impl Status {
     pub(super) fn run(self, console: &Console) -> Result<Exit> {
         let reached = self.ceph.reach(&self.location)?;
-        let shard = reached.shard()?;
-        let holder = onefold_cluster::holder(&*reached.pool, shard);
-        let gateway = holder.with_context(|| reached.place())?;
+        let domain = reached.domain()?;
+        let shards = shards(&reached).with_context(|| reached.place())?;
+        let gateways = looked_at(&reached, &shards).with_context(|| reached.place())?;
         let space = reached.cluster.space()?;
         let shown = Shown {
             location: self.location.to_string(),
             fsid: reached.cluster.fsid().to_owned(),
-            shard: shard.to_string(),
-            gateway,
+            domain: domain.id.to_string(),
+            gateways,
+            shards,
             total: space.total,
             used: space.used,
             available: space.available,
@@ -61,14 +93,98 @@ impl Status {
         if console.is_json() {
             output.json_document(&shown)?;
         } else {
-            output.line(format!("pool of volumes  {}", shown.location))?;
-            output.line(format!("cluster          {}", shown.fsid))?;
-            output
-                .line(format!("gateway          {}", shown.gateway.as_deref().unwrap_or("none")))?;
-            let (available, total) = (HumanBytes(shown.available), HumanBytes(shown.total));
-            output.line(format!("space of Ceph    {available} of {total} free, copies counted"))?;
+            shown.lines().into_iter().try_for_each(|line| output.line(line))?;
         }
         output.finish()?;
         Ok(Exit::Fine)
+    }
+}
+
+/// The gateways, looked at twice.
+fn looked_at(reached: &Reached, shards: &[ShownShard]) -> Result<Vec<ShownGateway>> {
+    let first: BTreeMap<ObjectId, GatewayRecord> = gateways(&reached.pool)?.into_iter().collect();
+    if !first.is_empty() {
+        thread::sleep(RENEWAL + Duration::from_millis(500));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let shown = gateways(&reached.pool)?.into_iter().map(|(id, record)| {
+        let renewed = Duration::from_millis(record.renewed_at);
+        let (id, before) = (id.to_string(), first.get(&id));
+        let has = |shard: &&ShownShard| shard.gateway.as_ref() == Some(&id);
+        ShownGateway {
+            // one that came meanwhile has just taken its lease
+            is_alive: before.is_none_or(|before| before.renewals != record.renewals),
+            is_serving: record.about.is_serving,
+            lease_age_seconds: now.saturating_sub(renewed).as_secs_f64(),
+            shards: shards.iter().filter(has).count(),
+            host: record.about.host,
+            address: record.about.nbd,
+            id,
+        }
+    });
+    Ok(shown.collect())
+}
+
+fn shards(reached: &Reached) -> Result<Vec<ShownShard>> {
+    let mut volumes: BTreeMap<ObjectId, Vec<String>> = BTreeMap::new();
+    for (name, record) in Names::new(&reached.pool).all()? {
+        volumes.entry(record.shard).or_default().push(name);
+    }
+    let shown = |id: Option<ObjectId>| id.map(|id| id.to_string());
+    let all = Shards::new(&reached.pool).all()?.into_iter().map(|(id, seen)| ShownShard {
+        id: id.to_string(),
+        volumes: volumes.remove(&id).unwrap_or_default(),
+        gateway: shown(seen.record.gateway),
+        wanted: shown(seen.record.wanted),
+        is_doomed: seen.record.is_doomed,
+    });
+    Ok(all.collect())
+}
+
+impl Shown {
+    fn lines(&self) -> Vec<String> {
+        let (available, total) = (HumanBytes(self.available), HumanBytes(self.total));
+        let mut lines = vec![
+            format!("volumes of       {}", self.location),
+            format!("cluster          {}", self.fsid),
+            format!("space of Ceph    {available} of {total} free, copies counted"),
+            String::new(),
+        ];
+        let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
+        let mut rows = vec![row(["gateway", "address", "id", "lease renewed", "shards"])];
+        for one in &self.gateways {
+            let age = format!("{:.1} s ago", one.lease_age_seconds);
+            let state = if one.is_alive { age } else { format!("{age}, not alive") };
+            let shards = one.shards.to_string();
+            rows.push(row([&one.host, &one.address, &one.id[..8], &state, &shards]));
+        }
+        lines.extend(table::lines(&rows, &[4]));
+        lines.push(String::new());
+        let mut rows = vec![vec!["volumes".to_owned(), "gateway".to_owned()]];
+        rows.extend(self.shards.iter().map(|one| vec![one.names(), self.gateway_of(one)]));
+        lines.extend(table::lines(&rows, &[]));
+        lines
+    }
+
+    fn gateway_of(&self, shard: &ShownShard) -> String {
+        let named = |id: &String| {
+            let found = self.gateways.iter().find(|one| one.id == *id);
+            found
+                .map_or_else(|| format!("{} (its lease is over)", &id[..8]), |one| one.host.clone())
+        };
+        let has = shard.gateway.as_ref().map_or_else(|| "none".to_owned(), named);
+        match &shard.wanted {
+            Some(wanted) => format!("{has}, moves to {}", named(wanted)),
+            None => has,
+        }
+    }
+}
+
+impl ShownShard {
+    fn names(&self) -> String {
+        match self.volumes.is_empty() {
+            true => format!("shard {}, being created or deleted", &self.id[..8]),
+            false => self.volumes.join(", "),
+        }
     }
 }

@@ -5,34 +5,34 @@ use std::sync::Arc;
 
 use onefold_block::{BlockDevice, BlockError, BlockSize, Durability, Extent, Zeroes};
 
-use crate::lease::Lease;
+use super::tenure::Tenure;
 
 /// A device that answers reads only while its gateway may, and acknowledges writes only when they are
 /// durable: a client cannot see that another gateway goes on without what one had in memory.
 ///
-/// Without a lease it is `D` and nothing more.
+/// Without a tenure it is `D` and nothing more.
 pub struct LeasedDevice<D> {
     device: D,
-    lease: Option<Arc<Lease>>,
+    tenure: Option<Arc<Tenure>>,
 }
 
 impl<D: BlockDevice> LeasedDevice<D> {
-    /// `device`, of a gateway that holds `lease`.
-    pub fn new(device: D, lease: Option<Arc<Lease>>) -> Self {
-        Self { device, lease }
+    /// `device`, of a shard whose reads are answered during `tenure`.
+    pub fn new(device: D, tenure: Option<Arc<Tenure>>) -> Self {
+        Self { device, tenure }
     }
 
     /// Fails if the answer that is ready now may not be given.
     fn ensure_current(&self) -> Result<(), BlockError> {
-        if self.lease.as_ref().is_none_or(|lease| lease.is_valid()) {
+        if self.tenure.as_ref().is_none_or(|tenure| tenure.is_current()) {
             return Ok(());
         }
-        let source = "the gateway could not renew its lease, so another one may have the volume";
+        let source = "the gateway could not renew its lease or gave the volume away, so another one may have it";
         Err(BlockError::Io { object: "the cluster".to_owned(), source: source.into() })
     }
 
     fn durability(&self, asked: Durability) -> Durability {
-        if self.lease.is_some() { Durability::OnReturn } else { asked }
+        if self.tenure.is_some() { Durability::OnReturn } else { asked }
     }
 }
 

@@ -1,0 +1,451 @@
+//! `onefold serve --cluster`
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use onefold_block::{MeasuredDevice, Measurements};
+use onefold_cluster::{
+    Audience, BootClock, Gateway, GatewayEvent, LeaseClock, OpenShard, Reached as Where, Running,
+    Settings,
+};
+use onefold_nbd::{Address, Export, ExportList, Finder, Found, Server, ServerError, Upstream};
+use onefold_seal::ObjectId;
+use onefold_store::Cancel;
+use onefold_volume::VolumeError;
+use tracing::{debug, info, warn};
+
+use super::serve::{LAST_STEP, PATIENCE, PAUSE, Serve, Upkeep};
+use crate::cluster::{Reached, Unavailable, about, control_folder, control_folders};
+use crate::domain::{create, perform};
+use crate::exit::Exit;
+use crate::host;
+use crate::service::Service;
+use crate::service::control::{Asking, Bound};
+use crate::service::logs::Failures;
+use crate::service::metrics::Metrics;
+use crate::service::peers::InDomain;
+use crate::service::request::{Answer, Offers, Request};
+use crate::service::systemd::Supervisor;
+
+/// How long a client may wait for a volume whose gateway died, from its connection on.
+const SEARCH: Duration = Duration::from_secs(25);
+/// The handshake takes as long as the search, and the opening of a shard.
+const HANDSHAKE: Duration = Duration::from_secs(60);
+
+/// The volumes of a gateway as clients are offered them.
+struct Offered {
+    gateway: OnceLock<Arc<Gateway>>,
+    exports: OnceLock<ExportList>,
+    /// Whether connections are passed on to other gateways.
+    follows: bool,
+    may_resize: bool,
+    measurements: Arc<Measurements>,
+    failures: Arc<Failures>,
+    cancel: Arc<Cancel>,
+    /// Shards whose tables of fingerprints are not filled yet.
+    unfilled: Mutex<Vec<Arc<OpenShard>>>,
+}
+
+impl Offered {
+    fn gateway(&self) -> Result<&Arc<Gateway>> {
+        self.gateway.get().context("the server has not started yet")
+    }
+
+    fn exports(&self) -> Result<&ExportList> {
+        self.exports.get().context("the server has not started yet")
+    }
+
+    fn export(&self, shard: &OpenShard, name: &str) -> Result<Export, VolumeError> {
+        let (failures, shown) = (Arc::clone(&self.failures), name.to_owned());
+        let measured = MeasuredDevice::new(
+            shard.device(name)?,
+            Arc::clone(&self.measurements),
+            move |operation, range, error| failures.tell(&shown, operation, range, error),
+        );
+        let export = Export::new(name, Arc::new(measured));
+        Ok(if self.may_resize { export.resizable() } else { export })
+    }
+
+    fn unfilled(&self) -> std::sync::MutexGuard<'_, Vec<Arc<OpenShard>>> {
+        self.unfilled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fills the tables of fingerprints of shards that were opened, one after the other.
+    fn fill(&self) {
+        while !self.cancel.is_cancelled() {
+            let Some(shard) = self.unfilled().pop() else {
+                thread::sleep(PAUSE);
+                continue;
+            };
+            let goes_on = || !self.cancel.is_cancelled() && shard.tenure().is_current();
+            for error in shard.pool().fill_index(goes_on) {
+                let error = format!("{:#}", anyhow::Error::from(error));
+                warn!(error, "a container cannot be read, and its pages are not found again");
+            }
+        }
+    }
+
+    /// The shard of a volume, if this gateway has it, or takes it.
+    fn shard_of(&self, name: &str) -> Result<Arc<OpenShard>> {
+        let gateway = self.gateway()?;
+        let found = gateway.names().find(name)?;
+        let found = found.ok_or_else(|| VolumeError::NoVolume { name: name.to_owned() })?;
+        self.shard(found.shard)
+    }
+
+    fn shard(&self, id: ObjectId) -> Result<Arc<OpenShard>> {
+        match self.gateway()?.reach(id)? {
+            Where::Here(shard) => Ok(shard),
+            Where::There { record, .. } => Err(Unavailable::held(record.as_ref()).into()),
+            Where::Moving => bail!("the volume moves to another gateway: try again"),
+            Where::Absent => bail!("the volume is being created or deleted: try again"),
+        }
+    }
+
+    /// Does what `onefold volume` asks for, as long as `asker` waits for it.
+    fn answer(&self, request: Request, asker: &Cancel) -> Answer {
+        let (what, is_change) = (format!("{request:?}"), request.is_change());
+        let answer = self.perform(request, asker).unwrap_or_else(|error| Answer::of_error(&error));
+        match &answer {
+            Answer::Refused(why) => warn!(request = what, why = why.join(": "), "refused"),
+            _ if is_change => info!(request = what, "a volume was changed"),
+            _ => debug!(request = what, "answered"),
+        }
+        answer
+    }
+
+    fn perform(&self, request: Request, asker: &Cancel) -> Result<Answer> {
+        let asked = Asked { offered: self, asker, shard: OnceLock::new() };
+        if !asked.goes_on() {
+            bail!("the server is stopping; nothing was done");
+        }
+        let gateway = self.gateway()?;
+        let (shard, request) = match request {
+            Request::Create { .. } => {
+                create(gateway, &request)?;
+                return Ok(Answer::Done);
+            }
+            Request::List => {
+                let shards = gateway.open_shards();
+                let volumes = shards.iter().flat_map(|shard| shard.pool().volumes());
+                return Ok(Answer::Volumes(volumes.map(Into::into).collect()));
+            }
+            Request::InShard { shard, asked } => (self.shard(shard.parse()?)?, *asked),
+            request => {
+                let name = request.volume().context("this request needs the name of a volume")?;
+                (self.shard_of(name)?, request)
+            }
+        };
+        let _ = asked.shard.set(Arc::clone(&shard));
+        let answer = perform(request, &shard, &asked);
+        if shard.change().is_empty() {
+            let id = shard.id();
+            drop((shard, asked));
+            gateway.give_back(id)?;
+        }
+        answer
+    }
+}
+
+/// What is offered, to do there what a command asks for.
+struct Asked<'a> {
+    offered: &'a Offered,
+    asker: &'a Cancel,
+    shard: OnceLock<Arc<OpenShard>>,
+}
+
+impl Offers for Asked<'_> {
+    fn offer(&self, name: &str) -> Result<()> {
+        let shard = self.shard.get().context("no shard was chosen")?;
+        Ok(self.offered.exports()?.add(self.offered.export(shard, name)?)?)
+    }
+
+    fn take_back(&self, name: &str, is_forced: bool) -> Result<()> {
+        super::serve::take_back(self.offered.exports()?, name, is_forced)
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.offered.cancel.is_cancelled() && !self.asker.is_cancelled()
+    }
+
+    fn is_serving(&self) -> bool {
+        true
+    }
+}
+
+impl Audience for Offered {
+    fn opened(&self, shard: &Arc<OpenShard>, damage: Vec<VolumeError>) {
+        for error in damage {
+            let error = format!("{:#}", anyhow::Error::from(error));
+            warn!(shard = %shard.id(), error, "damaged");
+        }
+        let Some(exports) = self.exports.get() else { return };
+        for one in shard.pool().volumes() {
+            let added = self.export(shard, &one.name).map(|export| exports.add(export));
+            if let Ok(Err(error)) = added {
+                warn!(volume = one.name, %error, "it cannot be served");
+            }
+        }
+        self.unfilled().push(Arc::clone(shard));
+    }
+
+    fn closing(&self, shard: &Arc<OpenShard>) {
+        self.unfilled().retain(|other| !Arc::ptr_eq(other, shard));
+        shard.pool().let_no_write_wait();
+        let Some(exports) = self.exports.get() else { return };
+        for one in shard.pool().volumes() {
+            match exports.remove(&one.name, true) {
+                // all that was acknowledged is durable
+                Ok(()) | Err(ServerError::Flush { .. } | ServerError::NoExport { .. }) => {}
+                Err(error) => debug!(volume = one.name, %error, "it was not served"),
+            }
+        }
+    }
+
+    fn tell(&self, event: GatewayEvent) {
+        log(event);
+    }
+}
+
+impl Finder for Offered {
+    fn find(&self, name: &str) -> Found {
+        if name.is_empty() {
+            return Found::Refused("a cluster has many volumes: name one".into());
+        }
+        let Ok(gateway) = self.gateway() else { return Found::NotNow("it starts".into()) };
+        let open = gateway.open_shards();
+        let has = |shard: &Arc<OpenShard>| shard.pool().volume(name).is_ok();
+        if open.iter().any(|shard| shard.tenure().is_current() && has(shard)) {
+            return Found::Here;
+        }
+        drop(open);
+        let found = gateway.names().find(name).and_then(|record| {
+            let Some(record) = record else { return Ok(Where::Absent) };
+            gateway.reach(record.shard)
+        });
+        match found {
+            Ok(Where::Here(_) | Where::Absent) => Found::Here,
+            Ok(Where::Moving) => Found::NotNow("it moves to another gateway".into()),
+            Ok(Where::There { gateway: id, record }) => self.there(id, record.as_ref()),
+            Err(error) => {
+                let error = format!("{:#}", anyhow::Error::from(error));
+                warn!(volume = name, error, "it cannot be found");
+                Found::NotNow(error)
+            }
+        }
+    }
+
+    fn names(&self) -> Result<Vec<String>, String> {
+        let gateway = self.gateway().map_err(|error| error.to_string())?;
+        let names = gateway.names().all().map_err(|error| error.to_string())?;
+        Ok(names.into_iter().map(|(name, _)| name).collect())
+    }
+}
+
+impl Offered {
+    fn there(&self, id: ObjectId, record: Option<&onefold_cluster::GatewayRecord>) -> Found {
+        let held = Unavailable::held(record).to_string();
+        let place = record.map(|record| record.about.nbd.clone()).unwrap_or_default();
+        if !self.follows {
+            // a gateway that is about to lose it is waited for all the same
+            return Found::Refused(held);
+        }
+        let Some(gateway) = self.gateway.get().filter(|_| !place.is_empty()) else {
+            return Found::NotNow(held);
+        };
+        let gateway = Arc::downgrade(gateway);
+        let is_over = move || gateway.upgrade().is_none_or(|gateway| !gateway.has_lease(id));
+        Found::There(Upstream { place, is_over: Arc::new(is_over) })
+    }
+}
+
+fn log(event: GatewayEvent) {
+    let told = |error: VolumeError| format!("{:#}", anyhow::Error::from(error));
+    match event {
+        GatewayEvent::NotRenewed(error) => warn!(%error, "the lease was not renewed"),
+        GatewayEvent::Lost => warn!(
+            "another gateway broke the lease of this one, which did not renew it in time: it goes on \
+             without the volumes that it had"
+        ),
+        GatewayEvent::Began(id) => info!(gateway = %id, "took a lease"),
+        GatewayEvent::Failed(error) => {
+            warn!(error = told(error), "could not look after the cluster")
+        }
+        GatewayEvent::Broke { gateway, host } => {
+            warn!(%gateway, host, "broke the lease of a gateway that did not renew it");
+        }
+        GatewayEvent::Took { shard, from, volumes } => {
+            let from = from.map(|from| from.to_string());
+            info!(%shard, from, volumes = volumes.join(", "), "took a shard");
+        }
+        GatewayEvent::NotOpened { shard, error } => {
+            warn!(%shard, error = told(error), "a shard cannot be opened");
+        }
+        GatewayEvent::Gave { shard, error } => {
+            info!(%shard, no_checkpoint = error.map(told), "gave a shard back");
+        }
+        GatewayEvent::Dropped { shard, why } => warn!(%shard, why, "let go of a shard"),
+        GatewayEvent::Removed(shard) => info!(%shard, "removed a shard without volumes"),
+        _ => {}
+    }
+}
+
+/// The address at which others reach this gateway, if it can be told: the first that it listens on.
+fn advertised(addresses: &[Address]) -> Option<String> {
+    let of = |address: &Address| match address {
+        Address::Tcp(address) if address.ip().is_unspecified() => {
+            Some(format!("{}:{}", host::name(), address.port()))
+        }
+        Address::Tcp(address) => Some(address.to_string()),
+        Address::Unix(path) => path.canonicalize().ok()?.to_str().map(str::to_owned),
+        _ => None,
+    };
+    let is_tcp = |address: &&Address| matches!(address, Address::Tcp(_));
+    addresses.iter().find(is_tcp).or(addresses.first()).and_then(of)
+}
+
+/// A control socket of this process; folders that dead gateways left are removed.
+fn control(domain: ObjectId, process: ObjectId) -> Result<Bound> {
+    use std::os::unix::fs::DirBuilderExt;
+    let folder = control_folder(domain, process)?;
+    for left in fs::read_dir(control_folders(domain)?).into_iter().flatten().flatten() {
+        if let Ok(None) = Asking::connect(&left.path()) {
+            // whatever is in there, it is tried again the next time
+            let _ = fs::remove_dir_all(left.path());
+        }
+    }
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.with_context(|| format!("cannot make '{}'", folder.display()))?;
+    Bound::at(&folder)
+}
+
+impl Serve {
+    /// Serves the volumes of a cluster, as one of its gateways.
+    pub(super) fn serve_cluster(&self, reached: &Reached, cancel: &Arc<Cancel>) -> Result<Exit> {
+        self.ensure_for_cluster()?;
+        let domain = reached.domain()?;
+        let supervisor = Supervisor::of_environment()?;
+        let service = Service::start()?;
+        let metrics: Option<(SocketAddr, _)> = self
+            .metrics
+            .map(|address| Ok::<_, anyhow::Error>((address, service.bind(address)?)))
+            .transpose()?;
+        let measurements = Arc::<Measurements>::default();
+        let strangers = Arc::new(Failures::of_strangers());
+        let offered = Arc::new(Offered {
+            gateway: OnceLock::new(),
+            exports: OnceLock::new(),
+            follows: self.follow.is_yes(),
+            may_resize: self.allow_resize,
+            measurements: Arc::clone(&measurements),
+            failures: Arc::new(Failures::of_requests()),
+            cancel: Arc::clone(cancel),
+            unfilled: Mutex::default(),
+        });
+        let mut config = self.config(&measurements, &strangers)?;
+        config.finder = Some(Arc::<Offered>::clone(&offered));
+        config.limits.handshake = HANDSHAKE;
+        config.limits.search = SEARCH;
+        let server = Server::bind(config)?;
+        self.warn_of_strangers(&server.addresses());
+        let server = server.serve(Vec::new())?;
+        let _ = offered.exports.set(server.exports());
+        let advertised = self.advertise.clone().or_else(|| advertised(server.addresses()));
+        let peer = self.peers.bind(server.addresses())?;
+        let mut about = about(advertised.unwrap_or_default(), true);
+        about.rpc = peer.told(&about.nbd)?.into();
+        let process = about.process;
+        let control = control(domain.id, about.process)?;
+        let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
+        let settings = Settings { about, options: self.pool.options() };
+        let audience: Arc<dyn Audience> = Arc::<Offered>::clone(&offered);
+        let gateway = Gateway::begin(&reached.pool, &clock, settings, audience);
+        let gateway = Arc::new(gateway.with_context(|| reached.place())?);
+        let _ = offered.gateway.set(Arc::clone(&gateway));
+        let running = Running::start(&gateway);
+        let asked = Arc::clone(&offered);
+        let answer = move |request, asker: &Cancel| asked.answer(request, asker);
+        let control = service.listen(control, answer)?;
+        let (pool, members) = (&reached.pool, InDomain::new(&reached.pool));
+        let asked = Arc::clone(&offered);
+        let answer = move |request, asker: &Cancel| asked.answer(request, asker);
+        let hints = self.peers.start(peer, process, pool, members, answer)?;
+        if let Some((_, listener)) = metrics {
+            info!("metrics at http://{}/metrics", listener.local_addr()?);
+            let mut metrics = Metrics::of_gateway(&gateway, server.exports(), measurements);
+            metrics.add_hints(&hints);
+            service.tell(listener, Arc::new(metrics));
+        }
+        for address in server.addresses() {
+            info!("serving on {address}");
+        }
+        supervisor.tell_ready()?;
+        let bounded = [&*offered.failures, &*strangers];
+        thread::scope(|scope| {
+            scope.spawn(|| offered.fill());
+            keep_up(&gateway, cancel, || {
+                bounded.iter().for_each(|failures| failures.tell_silent())
+            });
+        });
+        if let Err(error) = supervisor.tell_stopping() {
+            warn!(error = %format_args!("{error:#}"), "shutting down nevertheless");
+        }
+        service.end(control, LAST_STEP);
+        drop(service);
+        let ended = server.shutdown(PATIENCE);
+        let given = gateway.end();
+        drop(running);
+        // nobody waits for the last dumps of hints
+        drop(hints);
+        bounded.iter().for_each(|failures| failures.tell_last());
+        ended?;
+        given.context(
+            "not everything was given back: other gateways wait for the end of the lease",
+        )?;
+        info!("shut down; everything is durable");
+        Ok(Exit::Fine)
+    }
+
+    fn ensure_for_cluster(&self) -> Result<()> {
+        if self.read_only {
+            bail!("volumes in a cluster cannot be served read-only by this version");
+        }
+        if self.follow.is_yes() && self.tls_cert.is_some() && self.tls_client_ca.is_none() {
+            bail!(
+                "gateways pass connections on to one another, and trust each other by --tls-client-ca: give \
+                 it, or --follow no"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Maintains the shards that are open until the server ends.
+fn keep_up(gateway: &Gateway, cancel: &Cancel, tell: impl Fn()) {
+    let mut upkeep: BTreeMap<ObjectId, (Arc<OpenShard>, Upkeep)> = BTreeMap::new();
+    let mut looked: Option<Instant> = None;
+    while !cancel.is_cancelled() {
+        thread::sleep(PAUSE);
+        tell();
+        if looked.is_some_and(|looked| looked.elapsed() < Duration::from_secs(1)) {
+            continue;
+        }
+        looked = Some(Instant::now());
+        let open = gateway.open_shards();
+        // one that was given back and taken again is another one
+        upkeep.retain(|_, (shard, _)| open.iter().any(|other| Arc::ptr_eq(other, shard)));
+        for shard in open {
+            let (shard, upkeep) =
+                upkeep.entry(shard.id()).or_insert_with(|| (shard, Upkeep::new()));
+            let goes_on = || !cancel.is_cancelled() && shard.tenure().is_current();
+            if goes_on() && shard.pool().stopped().is_none() {
+                upkeep.keep_up(shard.pool(), goes_on);
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Many gateways and many shards in one namespace.
+//!
+//! | file | has |
+//! | --- | --- |
+//! | running | the threads of a gateway |
+//! | round | what a gateway does by itself: breaking leases, taking over, handing over |
+//! | gateway | taking, giving back, making and removing shards |
+//! | events | what a gateway tells, and asks of the server of its volumes |
+//! | open, device, tenure | an open shard, its volumes as clients see them, and until when |
+//! | domain | the root object |
+//! | watch | what is seen of other gateways' leases |
+//! | lease | the lease of a gateway: when reads are answered, and when it is broken |
+//! | shards, names | who has which shard, and which shard has a volume |
+//! | records, table | the records of all these, and how they change |
+//!
+//! # The order of a take-over
+//!
+//! 1. *See.* The successor sees no change of a lease for [`WAIT`] of its own clock.
+//! 2. *Break.* It removes the lease by an update that compares its value. Reads of the former gateway ended
+//!    before, and from now on no renewal succeeds.
+//! 3. *Take.* It changes the record of each shard of that gateway to its own id, by an update that compares
+//!    the record. Living gateways share the shards by a hash; one that does not take its share within some
+//!    seconds leaves it to the next.
+//! 4. *Open.* It opens the shard: the writers of its files and journal rise, so that the engine refuses every
+//!    later write of the former gateway. Everything that was acknowledged is in the journal.
+//! 5. *Serve.* Its reads are answered under its own lease.
+//!
+//! A gateway that gives a shard away completes what clients asked for, ends its tenure, makes a checkpoint,
+//! and then says in the record that nobody has the shard.
+
+mod device;
+mod domain;
+mod events;
+#[expect(clippy::module_inception, reason = "the file has the type of this name")]
+mod gateway;
+mod lease;
+mod names;
+mod open;
+mod records;
+mod round;
+mod running;
+mod shards;
+mod table;
+mod tenure;
+mod watch;
+
+use std::sync::Arc;
+
+use onefold_backend::Operation;
+use onefold_backend::rados::RadosPool;
+use onefold_seal::ObjectId;
+use onefold_volume::VolumeError;
+
+pub use device::LeasedDevice;
+pub use domain::Domain;
+pub use events::{Audience, GatewayEvent};
+pub use gateway::{Gateway, Reached, Settings};
+pub use lease::{GatewayLease, RENEWAL, VALID, WAIT};
+pub use names::Names;
+pub use open::{Changing, OpenShard};
+pub use records::{About, GatewayRecord, NameRecord, ShardRecord};
+pub use running::Running;
+pub use shards::{SeenShard, Shards};
+pub use tenure::Tenure;
+
+/// The gateways that have a lease in the domain of `pool`, which may be over. Those of a later version are
+/// left out.
+///
+/// # Errors
+/// If a record cannot be read.
+pub fn gateways(pool: &Arc<dyn RadosPool>) -> Result<Vec<(ObjectId, GatewayRecord)>, VolumeError> {
+    let table = lease::gateways_table(pool);
+    let all = table.all().map_err(|error| crate::error::failed(Operation::Read, error))?;
+    let mut found = Vec::new();
+    for (key, value) in all {
+        match records::decode(table.object(), &key, &value, GatewayRecord::read) {
+            Err(VolumeError::NewerVersion { .. }) => {}
+            record => found.push((records::id_of(table.object(), &key)?, record?)),
+        }
+    }
+    Ok(found)
+}

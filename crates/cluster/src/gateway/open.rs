@@ -1,0 +1,180 @@
+//! A shard that this gateway has open.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use onefold_seal::ObjectId;
+use onefold_volume::{Pool, Volume, VolumeError, VolumeInfo};
+
+use super::device::LeasedDevice;
+use super::names::Names;
+use super::records::{NameRecord, token};
+use super::tenure::Tenure;
+
+/// A shard that a gateway has open.
+pub struct OpenShard {
+    id: ObjectId,
+    pool: Pool,
+    tenure: Arc<Tenure>,
+    names: Names,
+    /// The records of the names of its volumes. Volumes are changed one at a time.
+    known: Mutex<BTreeMap<String, NameRecord>>,
+}
+
+impl std::fmt::Debug for OpenShard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenShard").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// The right to create, delete and rename volumes of a shard, one caller at a time.
+pub struct Changing<'a> {
+    shard: &'a OpenShard,
+    known: MutexGuard<'a, BTreeMap<String, NameRecord>>,
+}
+
+impl OpenShard {
+    pub(super) fn new(id: ObjectId, pool: Pool, tenure: Tenure, names: Names) -> Self {
+        Self { id, pool, tenure: Arc::new(tenure), names, known: Mutex::default() }
+    }
+
+    /// The id of the shard.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Its volumes.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Until when its reads are answered.
+    pub fn tenure(&self) -> &Arc<Tenure> {
+        &self.tenure
+    }
+
+    /// The volume `name` as clients see it.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoVolume`].
+    pub fn device(&self, name: &str) -> Result<LeasedDevice<Volume>, VolumeError> {
+        Ok(LeasedDevice::new(self.pool.volume(name)?, Some(Arc::clone(&self.tenure))))
+    }
+
+    /// Waits until no other caller changes volumes.
+    pub fn change(&self) -> Changing<'_> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        Changing { shard: self, known }
+    }
+
+    /// Whether names have to be brought in line with the volumes: a client has resized one. False while
+    /// another caller changes volumes.
+    pub(super) fn has_unnoted(&self) -> bool {
+        let Ok(known) = self.known.try_lock() else { return false };
+        let volumes = self.pool.volumes();
+        let is_noted =
+            |one: &VolumeInfo| known.get(&one.name).is_some_and(|record| is_as(record, one));
+        volumes.len() != known.len() || !volumes.iter().all(is_noted)
+    }
+}
+
+fn is_as(record: &NameRecord, one: &VolumeInfo) -> bool {
+    (record.size, record.block_size, record.is_read_only)
+        == (one.size, one.block_size, one.is_read_only)
+}
+
+impl Changing<'_> {
+    fn record(&self, one: &VolumeInfo) -> NameRecord {
+        NameRecord {
+            shard: self.shard.id,
+            token: token(),
+            size: one.size,
+            block_size: one.block_size,
+            is_read_only: one.is_read_only,
+        }
+    }
+
+    /// Fails if the gateway has given the shard away, or may have lost it.
+    ///
+    /// # Errors
+    /// [`VolumeError::Stopped`].
+    pub fn ensure_current(&self) -> Result<(), VolumeError> {
+        if self.shard.tenure.is_current() {
+            return Ok(());
+        }
+        let why = "the gateway gave the volume away, or could not renew its lease".to_owned();
+        Err(VolumeError::Stopped { why })
+    }
+
+    /// Claims `name` for a volume that is about to be made in this shard.
+    ///
+    /// # Errors
+    /// [`VolumeError::VolumeExists`] if another volume of the domain has it.
+    pub fn claim(&mut self, name: &str) -> Result<(), VolumeError> {
+        self.ensure_current()?;
+        let exists = || VolumeError::VolumeExists { name: name.to_owned() };
+        if self.known.contains_key(name) {
+            return Err(exists());
+        }
+        let shard = self.shard.id;
+        let record =
+            NameRecord { shard, token: token(), size: 0, block_size: 0, is_read_only: false };
+        let names = &self.shard.names;
+        let earlier = names.find(name)?;
+        // a name that leads here, without a volume, is left from a crash
+        let is_free = earlier.is_none_or(|earlier| earlier.shard == shard);
+        if !is_free || !names.change(name, earlier.as_ref(), Some(&record))? {
+            return Err(exists());
+        }
+        self.known.insert(name.to_owned(), record);
+        Ok(())
+    }
+
+    /// Brings the names in line with the volumes that there are.
+    ///
+    /// # Errors
+    /// [`VolumeError::VolumeExists`] if a name leads to another shard, after all others were brought in
+    /// line. After any other error the call may be repeated.
+    pub fn sync(&mut self) -> Result<(), VolumeError> {
+        let volumes = self.shard.pool.volumes();
+        let names = &self.shard.names;
+        let is_gone = |name: &String| volumes.iter().all(|one| one.name != *name);
+        let gone: Vec<String> = self.known.keys().filter(|name| is_gone(name)).cloned().collect();
+        for name in gone {
+            // refused if it was done before and its answer was lost
+            names.change(&name, self.known.get(&name), None)?;
+            self.known.remove(&name);
+        }
+        let mut taken = None;
+        for one in &volumes {
+            let known = self.known.get(&one.name).copied();
+            let earlier = match known {
+                Some(record) => Some(record),
+                None => names.find(&one.name)?,
+            };
+            let record = match earlier {
+                Some(earlier) if earlier.shard != self.shard.id => {
+                    taken = Some(one.name.clone());
+                    continue;
+                }
+                Some(earlier) if is_as(&earlier, one) => earlier,
+                earlier => {
+                    let record = self.record(one);
+                    if !names.change(&one.name, earlier.as_ref(), Some(&record))? {
+                        // this gateway lost the shard, or an earlier answer: the next call finds out
+                        self.known.remove(&one.name);
+                        continue;
+                    }
+                    record
+                }
+            };
+            self.known.insert(one.name.clone(), record);
+        }
+        taken.map_or(Ok(()), |name| Err(VolumeError::VolumeExists { name }))
+    }
+
+    /// Whether the shard has no volume, and can be removed.
+    pub fn is_empty(&self) -> bool {
+        self.shard.pool.volumes().is_empty()
+    }
+}
