@@ -12,7 +12,7 @@
 //! | peers | how gateways talk to one another |
 //! | hints | which page lies where: the hints of this gateway's ranges, and their dumps |
 //! | gateway | the domain, leases of gateways, who has which shard, names of volumes |
-//! | shard | making, opening and removing the objects of a shard |
+//! | pool | making, opening and removing the objects of a shard |
 //! | journal, folder | what a shard durably knows, and its files |
 //! | clock | the clock by which leases end |
 //! | routing | which gateway holds the hints of a fingerprint, and the way there |
@@ -26,11 +26,11 @@ mod gateway;
 pub mod hints;
 mod journal;
 pub mod peers;
+mod pool;
 pub mod pooled;
 pub mod routing;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
-mod shard;
 pub mod simulate;
 
 pub use clock::{BootClock, LeaseClock};
@@ -42,3 +42,4 @@ pub use gateway::{
     ShardRecord, Shards, Tenure, VALID, WAIT, gateways,
 };
 pub use journal::shards::{JournalSizes, RadosJournals};
+pub use pool::{create, open};

@@ -38,6 +38,10 @@ fn a_domain_is_made_once_and_found_as_it_was_made() {
     let made = Domain::create(&pool, Hash::Sha3, Codec::Lz4).unwrap();
     assert_eq!(Domain::find(&*pool).unwrap(), Some(made));
     Domain::create(&pool, Hash::Sha3, Codec::Lz4).unwrap_err();
+    let erasure_coded: Arc<dyn RadosPool> = Arc::new(MemoryRados::erasure_coded());
+    let refused = Domain::create(&erasure_coded, Hash::Sha3, Codec::Lz4).unwrap_err();
+    assert!(format!("{refused}: {refused:?}").contains("ErasureCoded"), "{refused:?}");
+    assert!(objects(&erasure_coded).is_empty());
     let clock: Arc<dyn LeaseClock> = Arc::<Moved>::default();
     let settings = Settings { about: about("a"), options: Options::default() };
     let empty: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());

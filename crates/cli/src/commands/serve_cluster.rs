@@ -170,7 +170,9 @@ impl Offers for Asked<'_> {
     }
 
     fn goes_on(&self) -> bool {
-        !self.offered.cancel.is_cancelled() && !self.asker.is_cancelled()
+        // what is found in a shard that was given away is not true of it any more
+        let is_current = self.shard.get().is_none_or(|shard| shard.tenure().is_current());
+        is_current && !self.offered.cancel.is_cancelled() && !self.asker.is_cancelled()
     }
 
     fn is_serving(&self) -> bool {

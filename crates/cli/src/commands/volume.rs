@@ -704,7 +704,7 @@ impl Import {
     fn run(self, console: &Console) -> Result<Exit> {
         let from = BufReader::with_capacity(STREAMED, io::stdin().lock());
         let (imported, mut doer) = match self.pool.in_cluster(console)? {
-            Some(volumes) => self.into_cluster(volumes, from)?,
+            Some(volumes) => self.import_to_cluster(volumes, from)?,
             None => {
                 let open = self.pool.open_in(console)?;
                 for error in open.pool.fill_index(|| true) {
@@ -722,7 +722,7 @@ impl Import {
     }
 
     /// Imports into a new shard, or into that of the volume to which the stream's changes are relative.
-    fn into_cluster(
+    fn import_to_cluster(
         &self,
         mut volumes: Volumes,
         from: impl io::Read,

@@ -13,6 +13,7 @@ use super::shards::Shards;
 use crate::error::failed;
 use crate::gateway::lease::gateways_table;
 use crate::peers::Authority;
+use crate::pool;
 
 /// The object that says what the namespace holds.
 const ROOT: &str = "onefold";
@@ -51,6 +52,7 @@ impl Domain {
             let place = format!("pool {}", pool.kind().name);
             BackendError::AlreadyExists { name: ROOT.to_owned(), place }.into()
         };
+        pool::ensure_fitting(pool)?;
         if Self::find(&**pool)?.is_some() {
             return Err(exists());
         }
@@ -91,9 +93,9 @@ impl Domain {
             problem: format!("attribute '{name}' is {:02x?}, expected {expected}", of(name)),
         };
         match of(FORMAT) {
-            &[VERSION] => {}
-            &[found] if found > VERSION => {
-                let (found, newest) = (found.into(), VERSION.into());
+            [VERSION] => {}
+            [found] if *found > VERSION => {
+                let (found, newest) = ((*found).into(), VERSION.into());
                 return Err(VolumeError::NewerVersion { found, newest });
             }
             _ => return Err(damaged(FORMAT, "[01]")),

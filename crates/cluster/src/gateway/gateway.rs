@@ -7,26 +7,18 @@ use std::time::Duration;
 
 use onefold_backend::rados::RadosPool;
 use onefold_seal::ObjectId;
-use onefold_volume::{Options, Pool, VolumeError};
+use onefold_volume::{Options, VolumeError};
 
 use super::domain::Domain;
 use super::events::{Audience, GatewayEvent};
 use super::lease::GatewayLease;
 use super::names::Names;
 use super::open::OpenShard;
-use super::records::{About, GatewayRecord, ShardRecord};
-use super::shards::{SeenShard, Shards};
-use super::tenure::Tenure;
+use super::records::{About, GatewayRecord};
+use super::shards::Shards;
 use super::watch::Watch;
 use crate::clock::LeaseClock;
-use crate::shard;
 
-/// A gateway makes room for at least so many shards in its memory.
-const LEAST_SHARES: usize = 8;
-/// A shard gets at least so much memory for its table of fingerprints, in bytes.
-const LEAST_TABLE: usize = 1 << 20;
-/// A shard gets at least so much memory for maps, in bytes.
-const LEAST_NODES: u64 = 2 << 20;
 /// How long a caller waits at a time for another thread that takes or gives away the same shard.
 const SETTLING: Duration = Duration::from_secs(60);
 
@@ -42,18 +34,18 @@ pub struct Settings {
 /// A gateway.
 pub struct Gateway {
     pub(super) pool: Arc<dyn RadosPool>,
-    clock: Arc<dyn LeaseClock>,
-    domain: Domain,
-    settings: Settings,
+    pub(super) clock: Arc<dyn LeaseClock>,
+    pub(super) domain: Domain,
+    pub(super) settings: Settings,
     pub(super) audience: Arc<dyn Audience>,
     pub(super) shards: Shards,
-    names: Names,
-    lease: Mutex<Arc<GatewayLease>>,
+    pub(super) names: Names,
+    pub(super) lease: Mutex<Arc<GatewayLease>>,
     slots: Mutex<BTreeMap<ObjectId, Slot>>,
     /// Notified when a slot is no longer busy.
     settled: Condvar,
     /// Whether it takes nothing more.
-    is_ending: AtomicBool,
+    pub(super) is_ending: AtomicBool,
     watch: Mutex<Watch>,
     /// The gateways that had a lease at the last look.
     present: RwLock<BTreeSet<ObjectId>>,
@@ -62,7 +54,7 @@ pub struct Gateway {
 
 /// What a gateway has of a shard.
 #[derive(Clone)]
-enum Slot {
+pub(super) enum Slot {
     /// A thread takes it or gives it away.
     Busy,
     Open(Arc<OpenShard>),
@@ -163,7 +155,7 @@ impl Gateway {
         self.present.read().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 
-    fn slots(&self) -> MutexGuard<'_, BTreeMap<ObjectId, Slot>> {
+    pub(super) fn slots(&self) -> MutexGuard<'_, BTreeMap<ObjectId, Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -246,7 +238,7 @@ impl Gateway {
     }
 
     /// Marks a shard as busy; false if it is, or is open.
-    fn begin_taking(&self, id: ObjectId) -> bool {
+    pub(super) fn begin_taking(&self, id: ObjectId) -> bool {
         let mut slots = self.slots();
         let is_free = !slots.contains_key(&id);
         if is_free {
@@ -255,7 +247,7 @@ impl Gateway {
         is_free
     }
 
-    fn settle(&self, id: ObjectId, slot: Option<Slot>) {
+    pub(super) fn settle(&self, id: ObjectId, slot: Option<Slot>) {
         let mut slots = self.slots();
         match slot {
             Some(slot) => slots.insert(id, slot),
@@ -265,272 +257,7 @@ impl Gateway {
         self.settled.notify_all();
     }
 
-    /// Takes the shard `id`, whose record is as `seen`: from nobody, from this gateway, or from one that has no
-    /// lease. Opens it, or removes it if it is doomed or empty. None if another gateway or thread came first,
-    /// or it was removed.
-    pub(super) fn take(
-        &self,
-        id: ObjectId,
-        seen: SeenShard,
-    ) -> Result<Option<Arc<OpenShard>>, VolumeError> {
-        let lease = self.lease();
-        if self.is_ending() || !lease.is_valid() || !self.begin_taking(id) {
-            return Ok(None);
-        }
-        let taken = self.take_busy(id, seen, &lease).map(|taken| {
-            taken.map(|(shard, damage)| {
-                // before another thread finds it
-                self.audience.opened(&shard, damage);
-                shard
-            })
-        });
-        self.settle(id, taken.as_ref().ok().into_iter().flatten().next().cloned().map(Slot::Open));
-        taken
-    }
-
-    fn take_busy(
-        &self,
-        id: ObjectId,
-        seen: SeenShard,
-        lease: &Arc<GatewayLease>,
-    ) -> Result<Option<(Arc<OpenShard>, Vec<VolumeError>)>, VolumeError> {
-        let record = ShardRecord {
-            is_doomed: seen.record.is_doomed,
-            ..ShardRecord::new(Some(lease.id()), None)
-        };
-        let from = seen.record.gateway;
-        let Some(taken) = self.shards.change(id, &seen, record)? else { return Ok(None) };
-        if record.is_doomed {
-            self.erase(id, &taken)?;
-            return Ok(None);
-        }
-        let (shard, damage) = match self.open(id, lease) {
-            Ok(opened) => opened,
-            Err(error) => {
-                // another gateway may be able to open it
-                self.shards.change(id, &taken, ShardRecord::new(None, None))?;
-                return Err(error);
-            }
-        };
-        if shard.change().is_empty() {
-            drop(shard);
-            if let Some(doomed) = self.shards.change(id, &taken, ShardRecord::doomed(lease.id()))? {
-                self.erase(id, &doomed)?;
-            }
-            return Ok(None);
-        }
-        if !lease.is_valid() {
-            return Ok(None);
-        }
-        let volumes = shard.pool().volumes().into_iter().map(|one| one.name).collect();
-        self.audience.tell(GatewayEvent::Took { shard: id, from, volumes });
-        Ok(Some((shard, damage)))
-    }
-
-    /// Opens the shard `id`, and brings its names in line with its volumes.
-    fn open(
-        &self,
-        id: ObjectId,
-        lease: &Arc<GatewayLease>,
-    ) -> Result<(Arc<OpenShard>, Vec<VolumeError>), VolumeError> {
-        let (pool, damage) = shard::open(&self.pool, id, self.share())?;
-        let tenure = Tenure::new(Arc::clone(lease));
-        let shard = Arc::new(OpenShard::new(id, pool, tenure, self.names.clone()));
-        match shard.change().sync() {
-            // its other volumes can be used
-            Err(error @ VolumeError::VolumeExists { .. }) => {
-                self.audience.tell(GatewayEvent::Failed(error));
-            }
-            synced => synced?,
-        }
-        Ok((shard, damage))
-    }
-
-    /// The options by which the next shard is opened: an equal share of the memory. There are shares for
-    /// twice as many shards as there are for each living gateway, for as many as are open, and for
-    /// [`LEAST_SHARES`].
-    fn share(&self) -> Options {
-        let (living, all) = (self.watch().living_count().max(1), self.rounds().shards);
-        let shares = (2 * all.div_ceil(living)).max(self.slots().len()).max(LEAST_SHARES);
-        let options = &self.settings.options;
-        let node_bytes = (options.node_bytes / shares as u64).max(LEAST_NODES);
-        Options {
-            codec: Some(options.codec.unwrap_or(self.domain.codec)),
-            table_bytes: (options.table_bytes / shares).max(LEAST_TABLE),
-            node_bytes,
-            open_files: (options.open_files / shares).max(4),
-            ..options.clone()
-        }
-    }
-
-    /// Makes a shard whose volumes `make` makes; it must make `name`. The shard is open here then.
-    ///
-    /// # Errors
-    /// [`VolumeError::VolumeExists`] if the name is taken, and what `make` returns. What was made is removed
-    /// then, or by the gateway that takes it over.
-    pub fn create(
-        &self,
-        name: &str,
-        make: impl FnOnce(&Pool) -> Result<(), VolumeError>,
-    ) -> Result<Arc<OpenShard>, VolumeError> {
-        if self.names.find(name)?.is_some() {
-            return Err(VolumeError::VolumeExists { name: name.to_owned() });
-        }
-        let (id, lease) = (ObjectId::random(), self.lease());
-        if !self.begin_taking(id) {
-            return Err(VolumeError::VolumeExists { name: name.to_owned() });
-        }
-        let doomed = self.shards.add(id, ShardRecord::doomed(lease.id()));
-        let made = doomed.and_then(|doomed| {
-            let made = self.make_shard(id, name, make, &lease);
-            let (shard, named) = match made {
-                Ok(shard) => (shard, ShardRecord::new(Some(lease.id()), None)),
-                Err(error) => {
-                    // whatever keeps it from being removed, the next that takes it over removes it
-                    if let Err(error) = self.erase(id, &doomed) {
-                        self.audience.tell(GatewayEvent::Failed(error));
-                    }
-                    return Err(error);
-                }
-            };
-            match self.shards.change(id, &doomed, named)? {
-                Some(_) => Ok(shard),
-                None => Err(VolumeError::Stopped { why: self.lost_why() }),
-            }
-        });
-        if let Ok(shard) = &made {
-            self.audience.opened(shard, Vec::new());
-        }
-        self.settle(id, made.as_ref().ok().cloned().map(Slot::Open));
-        made
-    }
-
-    fn make_shard(
-        &self,
-        id: ObjectId,
-        name: &str,
-        make: impl FnOnce(&Pool) -> Result<(), VolumeError>,
-        lease: &Arc<GatewayLease>,
-    ) -> Result<Arc<OpenShard>, VolumeError> {
-        shard::create(&self.pool, id, self.domain.hash)?;
-        let (pool, _) = shard::open(&self.pool, id, self.share())?;
-        make(&pool)?;
-        let tenure = Tenure::new(Arc::clone(lease));
-        let shard = Arc::new(OpenShard::new(id, pool, tenure, self.names.clone()));
-        let mut changing = shard.change();
-        changing.claim(name)?;
-        changing.sync()?;
-        drop(changing);
-        Ok(shard)
-    }
-
     pub(super) fn lost_why(&self) -> String {
         "another gateway broke the lease of this one".to_owned()
-    }
-
-    /// Removes the doomed shard `id`, which this gateway has by the record `doomed`: its objects, names that
-    /// lead to it, and last its record.
-    fn erase(&self, id: ObjectId, doomed: &SeenShard) -> Result<(), VolumeError> {
-        shard::remove(&self.pool, id)?;
-        for (name, record) in self.names.all()? {
-            if record.shard == id {
-                self.names.change(&name, Some(&record), None)?;
-            }
-        }
-        self.shards.remove(id, doomed)?;
-        self.audience.tell(GatewayEvent::Removed(id));
-        Ok(())
-    }
-
-    /// Gives the shard `id` back, or removes it if it has no volume left: completes what clients asked for,
-    /// makes a checkpoint, and lets other gateways take it. Does nothing if it is not open.
-    ///
-    /// # Errors
-    /// If it is not known to be given back. Others take it when the lease of this gateway has ended.
-    pub fn give_back(&self, id: ObjectId) -> Result<(), VolumeError> {
-        let Some(shard) = self.close(id) else { return Ok(()) };
-        let is_empty = shard.change().is_empty();
-        let error = if is_empty { None } else { shard.pool().checkpoint().err() };
-        drop(shard);
-        let given = self.give_record(id, is_empty);
-        self.settle(id, None);
-        given?;
-        if !is_empty {
-            self.audience.tell(GatewayEvent::Gave { shard: id, error });
-        }
-        Ok(())
-    }
-
-    /// Ends the use of an open shard, whose slot is busy then.
-    fn close(&self, id: ObjectId) -> Option<Arc<OpenShard>> {
-        let shard = match self.slots().get_mut(&id) {
-            Some(slot @ Slot::Open(_)) => std::mem::replace(slot, Slot::Busy),
-            _ => return None,
-        };
-        let Slot::Open(shard) = shard else { return None };
-        // a change of volumes that has begun is completed
-        drop(shard.change());
-        self.audience.closing(&shard);
-        shard.tenure().end();
-        Some(shard)
-    }
-
-    /// Says in the record of a closed shard that nobody has it, or removes it.
-    fn give_record(&self, id: ObjectId, is_empty: bool) -> Result<(), VolumeError> {
-        let own = self.lease().id();
-        loop {
-            let Some(seen) = self.shards.find(id)?.filter(|seen| seen.record.gateway == Some(own))
-            else {
-                return Ok(());
-            };
-            let record = if is_empty {
-                ShardRecord::doomed(own)
-            } else {
-                ShardRecord::new(None, seen.record.wanted.filter(|wanted| *wanted != own))
-            };
-            // refused if a move was asked for since
-            if let Some(changed) = self.shards.change(id, &seen, record)? {
-                return if is_empty { self.erase(id, &changed) } else { Ok(()) };
-            }
-        }
-    }
-
-    /// Lets go of a shard that another gateway has, or that takes no more changes.
-    pub(super) fn drop_shard(&self, id: ObjectId, why: String) {
-        if self.close(id).is_some() {
-            self.settle(id, None);
-            self.audience.tell(GatewayEvent::Dropped { shard: id, why });
-        }
-    }
-
-    /// Lets go of all shards after the lease was lost, and takes another one.
-    pub(super) fn begin_anew(&self) -> Result<(), VolumeError> {
-        self.audience.tell(GatewayEvent::Lost);
-        for shard in self.open_shards() {
-            self.drop_shard(shard.id(), self.lost_why());
-        }
-        let lease = GatewayLease::claim(&self.pool, &self.clock, self.settings.about.clone())?;
-        self.audience.tell(GatewayEvent::Began(lease.id()));
-        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(lease);
-        Ok(())
-    }
-
-    /// Gives all shards and the lease back, so that no other gateway waits.
-    ///
-    /// # Errors
-    /// The first error, after everything was tried. Others take the shards when the lease has ended.
-    pub fn end(&self) -> Result<(), VolumeError> {
-        self.is_ending.store(true, Ordering::Release);
-        let mut outcome = Ok(());
-        for shard in self.open_shards() {
-            let id = shard.id();
-            drop(shard);
-            outcome = outcome.and(self.give_back(id));
-        }
-        let released = self.lease().release();
-        outcome.and(
-            released
-                .map_err(|error| crate::error::failed(onefold_backend::Operation::Write, error)),
-        )
     }
 }

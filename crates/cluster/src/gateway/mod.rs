@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | running | the threads of a gateway |
 //! | round | what a gateway does by itself: breaking leases, taking over, handing over |
-//! | gateway | taking, giving back, making and removing shards |
+//! | taking, giving | taking, opening and making shards; giving back, letting go and removing them |
+//! | gateway | what a gateway has, and where a shard is |
 //! | events | what a gateway tells, and asks of the server of its volumes |
 //! | open, device, tenure | an open shard, its volumes as clients see them, and until when |
 //! | domain | the root object |
@@ -33,6 +34,7 @@ mod domain;
 mod events;
 #[expect(clippy::module_inception, reason = "the file has the type of this name")]
 mod gateway;
+mod giving;
 mod lease;
 mod names;
 mod open;
@@ -41,14 +43,17 @@ mod round;
 mod running;
 mod shards;
 mod table;
+mod taking;
 mod tenure;
 mod watch;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use onefold_backend::Operation;
 use onefold_backend::rados::RadosPool;
 use onefold_seal::ObjectId;
+use onefold_seal::wire::{Reader, WireError};
 use onefold_volume::VolumeError;
 
 pub use device::LeasedDevice;
@@ -62,6 +67,20 @@ pub use records::{About, GatewayRecord, NameRecord, ShardRecord};
 pub use running::Running;
 pub use shards::{SeenShard, Shards};
 pub use tenure::Tenure;
+
+/// What the fuzz target `domain_records` decodes and encodes again: a record of this kind.
+pub(crate) fn rerecord(kind: u8, reader: &mut Reader<'_>) -> Result<Bytes, WireError> {
+    if reader.u8("the version")? != records::FORMAT {
+        return Err(reader.error("version 1"));
+    }
+    let bytes = match kind % 3 {
+        0 => GatewayRecord::read(reader)?.encode(),
+        1 => ShardRecord::read(reader)?.encode(),
+        _ => NameRecord::read(reader)?.encode(),
+    };
+    reader.finish()?;
+    Ok(bytes)
+}
 
 /// The gateways that have a lease in the domain of `pool`, which may be over. Those of a later version are
 /// left out.

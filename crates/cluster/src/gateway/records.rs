@@ -6,7 +6,7 @@ use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_volume::VolumeError;
 
 /// The version of every record.
-const FORMAT: u8 = 1;
+pub(super) const FORMAT: u8 = 1;
 /// The longest text, in bytes.
 const MAX_TEXT: usize = 255;
 /// The longest address for requests between gateways, in bytes.
@@ -123,7 +123,8 @@ fn flag(reader: &mut Reader<'_>) -> Result<bool, WireError> {
 
 /// `text` without what a record has no room for.
 fn fitting(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_TEXT)]
+    let ends = (0..=MAX_TEXT.min(text.len())).rev();
+    &text[..ends.into_iter().find(|at| text.is_char_boundary(*at)).unwrap_or(0)]
 }
 
 impl GatewayRecord {

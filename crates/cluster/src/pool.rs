@@ -13,23 +13,30 @@ use crate::folder::RadosFolder;
 use crate::journal::shards::{JournalSizes, RadosJournals};
 
 /// Objects of containers are closed before this length: an engine keeps objects of 128 MiB at most.
-const CONTAINER_LEN: u64 = 64 << 20;
+pub(crate) const CONTAINER_LEN: u64 = 64 << 20;
 
 /// What a shard alone uses: these objects go with it. Guards and containers that shards share do not.
 const OWN: [&str; 6] = ["head", "segment.", "checkpoint.", "files", "file.", "lease"];
 
+/// Fails unless shards can be kept in `pool`: it must be replicated.
+pub(crate) fn ensure_fitting(pool: &Arc<dyn RadosPool>) -> Result<(), VolumeError> {
+    journals(pool).map(|_| ())
+}
+
 /// Makes the objects of the empty shard `id`, whose pages are named by `hash`.
-pub(crate) fn create(
-    pool: &Arc<dyn RadosPool>,
-    id: ObjectId,
-    hash: Hash,
-) -> Result<(), VolumeError> {
+///
+/// # Errors
+/// If there is one of this id. After any other error the call may be repeated with another id.
+pub fn create(pool: &Arc<dyn RadosPool>, id: ObjectId, hash: Hash) -> Result<(), VolumeError> {
     journals(pool)?.create(Shard::of(id))?;
     Pool::create_for(&RadosFolder::take(Arc::clone(pool), id)?, id, hash)
 }
 
 /// Opens the shard `id` and supersedes any other writer of it. Also returned is what is damaged.
-pub(crate) fn open(
+///
+/// # Errors
+/// If there is no such shard, or it cannot be read.
+pub fn open(
     pool: &Arc<dyn RadosPool>,
     id: ObjectId,
     options: Options,
@@ -62,7 +69,7 @@ pub(crate) fn remove(pool: &Arc<dyn RadosPool>, id: ObjectId) -> Result<(), Volu
     Ok(())
 }
 
-fn journals(pool: &Arc<dyn RadosPool>) -> Result<RadosJournals, VolumeError> {
+pub(crate) fn journals(pool: &Arc<dyn RadosPool>) -> Result<RadosJournals, VolumeError> {
     let journals = RadosJournals::new(Arc::clone(pool), JournalSizes::default());
     journals.map_err(|error| {
         let (name, place) = ("the journals".to_owned(), format!("pool {}", pool.kind().name));

@@ -1,0 +1,181 @@
+//! How a gateway takes shards, opens them, and makes new ones.
+
+use std::sync::Arc;
+
+use onefold_seal::ObjectId;
+use onefold_volume::{Options, Pool, VolumeError};
+
+use super::events::GatewayEvent;
+use super::gateway::{Gateway, Slot};
+use super::lease::GatewayLease;
+use super::open::OpenShard;
+use super::records::ShardRecord;
+use super::shards::SeenShard;
+use super::tenure::Tenure;
+use crate::pool;
+
+/// A gateway makes room for at least so many shards in its memory.
+const LEAST_SHARES: usize = 8;
+/// A shard gets at least so much memory for its table of fingerprints, in bytes.
+const LEAST_TABLE: usize = 1 << 20;
+/// A shard gets at least so much memory for maps, in bytes: some steps need all nodes of a container.
+const LEAST_NODES: u64 = 16 << 20;
+/// A shard that was opened, and what is damaged in it.
+type Opened = (Arc<OpenShard>, Vec<VolumeError>);
+
+impl Gateway {
+    /// Takes the shard `id`, whose record is as `seen`: from nobody, from this gateway, or from one that has no
+    /// lease. Opens it, or removes it if it is doomed or empty. None if another gateway or thread came first,
+    /// or it was removed.
+    pub(super) fn take(
+        &self,
+        id: ObjectId,
+        seen: SeenShard,
+    ) -> Result<Option<Arc<OpenShard>>, VolumeError> {
+        let lease = self.lease();
+        if self.is_ending() || !lease.is_valid() || !self.begin_taking(id) {
+            return Ok(None);
+        }
+        let taken = self.take_busy(id, seen, &lease).map(|taken| {
+            taken.map(|(shard, damage)| {
+                // before another thread finds it
+                self.audience.opened(&shard, damage);
+                shard
+            })
+        });
+        self.settle(id, taken.as_ref().ok().into_iter().flatten().next().cloned().map(Slot::Open));
+        taken
+    }
+
+    fn take_busy(
+        &self,
+        id: ObjectId,
+        seen: SeenShard,
+        lease: &Arc<GatewayLease>,
+    ) -> Result<Option<Opened>, VolumeError> {
+        let record = ShardRecord {
+            is_doomed: seen.record.is_doomed,
+            ..ShardRecord::new(Some(lease.id()), None)
+        };
+        let from = seen.record.gateway;
+        let Some(taken) = self.shards.change(id, &seen, record)? else { return Ok(None) };
+        if record.is_doomed {
+            self.erase(id, &taken)?;
+            return Ok(None);
+        }
+        let (shard, damage) = match self.open(id, lease) {
+            Ok(opened) => opened,
+            Err(error) => {
+                // another gateway may be able to open it
+                self.shards.change(id, &taken, ShardRecord::new(None, None))?;
+                return Err(error);
+            }
+        };
+        if shard.change().is_empty() {
+            drop(shard);
+            if let Some(doomed) = self.shards.change(id, &taken, ShardRecord::doomed(lease.id()))? {
+                self.erase(id, &doomed)?;
+            }
+            return Ok(None);
+        }
+        if !lease.is_valid() {
+            return Ok(None);
+        }
+        let volumes = shard.pool().volumes().into_iter().map(|one| one.name).collect();
+        self.audience.tell(GatewayEvent::Took { shard: id, from, volumes });
+        Ok(Some((shard, damage)))
+    }
+
+    /// Opens the shard `id`, and brings its names in line with its volumes.
+    fn open(&self, id: ObjectId, lease: &Arc<GatewayLease>) -> Result<Opened, VolumeError> {
+        let (pool, damage) = pool::open(&self.pool, id, self.share())?;
+        let tenure = Tenure::new(Arc::clone(lease));
+        let shard = Arc::new(OpenShard::new(id, pool, tenure, self.names.clone()));
+        match shard.change().sync() {
+            // its other volumes can be used
+            Err(error @ VolumeError::VolumeExists { .. }) => {
+                self.audience.tell(GatewayEvent::Failed(error));
+            }
+            synced => synced?,
+        }
+        Ok((shard, damage))
+    }
+
+    /// The options by which the next shard is opened: an equal share of the memory. There are shares for
+    /// twice as many shards as there are for each living gateway, for as many as are open, and for
+    /// [`LEAST_SHARES`].
+    fn share(&self) -> Options {
+        let (living, all) = (self.watch().living_count().max(1), self.rounds().shards);
+        let shares = (2 * all.div_ceil(living)).max(self.slots().len()).max(LEAST_SHARES);
+        let options = &self.settings.options;
+        let node_bytes = (options.node_bytes / shares as u64).max(LEAST_NODES);
+        Options {
+            codec: Some(options.codec.unwrap_or(self.domain.codec)),
+            table_bytes: (options.table_bytes / shares).max(LEAST_TABLE),
+            node_bytes,
+            open_files: (options.open_files / shares).max(4),
+            ..options.clone()
+        }
+    }
+
+    /// Makes a shard whose volumes `make` makes; it must make `name`. The shard is open here then.
+    ///
+    /// # Errors
+    /// [`VolumeError::VolumeExists`] if the name is taken, and what `make` returns. What was made is removed
+    /// then, or by the gateway that takes it over.
+    pub fn create(
+        &self,
+        name: &str,
+        make: impl FnOnce(&Pool) -> Result<(), VolumeError>,
+    ) -> Result<Arc<OpenShard>, VolumeError> {
+        if self.names.find(name)?.is_some() {
+            return Err(VolumeError::VolumeExists { name: name.to_owned() });
+        }
+        let (id, lease) = (ObjectId::random(), self.lease());
+        if !self.begin_taking(id) {
+            return Err(VolumeError::VolumeExists { name: name.to_owned() });
+        }
+        let doomed = self.shards.add(id, ShardRecord::doomed(lease.id()));
+        let made = doomed.and_then(|doomed| {
+            let made = self.make_shard(id, name, make, &lease);
+            let (shard, named) = match made {
+                Ok(shard) => (shard, ShardRecord::new(Some(lease.id()), None)),
+                Err(error) => {
+                    // whatever keeps it from being removed, the next that takes it over removes it
+                    if let Err(error) = self.erase(id, &doomed) {
+                        self.audience.tell(GatewayEvent::Failed(error));
+                    }
+                    return Err(error);
+                }
+            };
+            match self.shards.change(id, &doomed, named)? {
+                Some(_) => Ok(shard),
+                None => Err(VolumeError::Stopped { why: self.lost_why() }),
+            }
+        });
+        if let Ok(shard) = &made {
+            self.audience.opened(shard, Vec::new());
+        }
+        self.settle(id, made.as_ref().ok().cloned().map(Slot::Open));
+        made
+    }
+
+    fn make_shard(
+        &self,
+        id: ObjectId,
+        name: &str,
+        make: impl FnOnce(&Pool) -> Result<(), VolumeError>,
+        lease: &Arc<GatewayLease>,
+    ) -> Result<Arc<OpenShard>, VolumeError> {
+        pool::create(&self.pool, id, self.domain.hash)?;
+        let (pool, _) = pool::open(&self.pool, id, self.share())?;
+        make(&pool)?;
+        let tenure = Tenure::new(Arc::clone(lease));
+        let shard = Arc::new(OpenShard::new(id, pool, tenure, self.names.clone()));
+        let mut changing = shard.change();
+        changing.claim(name)?;
+        changing.sync()?;
+        drop(changing);
+        Ok(shard)
+    }
+}
