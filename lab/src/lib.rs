@@ -9,6 +9,7 @@
 //! | [`engine`] | a pool of volumes without NBD, beside fingerprints and compression alone |
 //! | [`index`] | the index as it grows beyond its memory, and what it misses then |
 //! | [`table`] | the tables of fingerprints in memory |
+//! | [`peers`] | look-ups of hints between two gateways |
 //!
 //! Rounds, metrics and records are those of [`onefold_bench`]. The binary measures whole programs besides.
 
@@ -19,6 +20,7 @@ pub mod index;
 mod mounted;
 pub mod nbd;
 pub mod paper;
+pub mod peers;
 pub mod rapid;
 pub mod table;
 pub mod trace;

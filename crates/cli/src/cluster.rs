@@ -32,7 +32,7 @@ pub(crate) struct CephArgs {
 pub(crate) enum Unavailable {
     /// The namespace holds no domain.
     NoPool(CephLocation),
-    /// A gateway has the volume that this program cannot send requests to.
+    /// A gateway has the volume, and cannot be asked from here.
     Held {
         /// Its name.
         host: String,
@@ -67,8 +67,9 @@ impl Unavailable {
         match self {
             Self::NoPool(location) => format!("`onefold cluster init {location}` prepares it"),
             Self::Held { .. } => {
-                "run the command on the gateway's machine as the user who runs the gateway, or move the \
-                 volume to a gateway of this machine with `onefold volume move`"
+                "let this machine reach the gateway's address of --peer-listen, run the command on the \
+                 gateway's machine as the user who runs the gateway, or move the volume to a gateway of \
+                 this machine with `onefold volume move`"
                     .to_owned()
             }
         }

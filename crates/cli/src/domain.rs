@@ -2,11 +2,13 @@
 //! lease of this process, if no gateway has it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use onefold_cluster::hints::GatewayId;
 use onefold_cluster::{
     BootClock, Domain, Gateway, GatewayRecord, LeaseClock, Names, OpenShard, Reached as Found,
     Running, Settings, Shards, WAIT, gateways,
@@ -16,6 +18,7 @@ use onefold_volume::{Options, Pool, VolumeError};
 
 use crate::cluster::{Reached, Unavailable, about, control_folder};
 use crate::service::control::Asking;
+use crate::service::peers;
 use crate::service::request::{
     Answer, NotServed, Offers, Request, Shown, ShownCheck, ShownScrub, Sums, block_size_of,
     ensure_as_made,
@@ -57,6 +60,8 @@ impl Drop for Volumes {
 enum Doer {
     Here(Arc<OpenShard>),
     There(Asking),
+    /// A gateway on another machine, or of another user.
+    Far((GatewayId, SocketAddr)),
 }
 
 /// Executes a request in a shard that this process has, and keeps the names of volumes in line.
@@ -103,8 +108,12 @@ impl Volumes {
             return Ok(Arc::clone(&own.gateway));
         }
         let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
-        let settings =
-            Settings { about: about(String::new(), false), options: self.options.clone() };
+        let settings = Settings {
+            about: about(String::new(), false),
+            options: self.options.clone(),
+            data: None,
+            hints: Arc::new(()),
+        };
         let gateway = Gateway::begin(&self.reached.pool, &clock, settings, Arc::new(()));
         let gateway = Arc::new(gateway.with_context(|| self.reached.place())?);
         let _renewing = Running::renewing(&gateway);
@@ -143,6 +152,11 @@ impl Volumes {
                 Found::There { record, .. } => {
                     if let Some(asking) = self.asking(record.as_ref())? {
                         return Ok(Doer::There(asking));
+                    }
+                    if let Some(place) = record.as_ref().and_then(peers::place)
+                        && peers::is_reachable(place.1)
+                    {
+                        return Ok(Doer::Far(place));
                     }
                     let renewals = record.as_ref().map(|record| record.renewals);
                     let held = || Err(Unavailable::held(record.as_ref()).into());
@@ -189,6 +203,11 @@ impl Volumes {
                 let request = Request::InShard { shard: id.to_string(), asked: Box::new(request) };
                 asking.ask(&request).with_context(|| self.reached.place())?.accepted()
             }
+            Doer::Far(place) => {
+                let request = Request::InShard { shard: id.to_string(), asked: Box::new(request) };
+                let answer = peers::ask(&*self.reached.pool, place, &request);
+                answer.with_context(|| self.reached.place())?.accepted()
+            }
         }
     }
 
@@ -223,9 +242,16 @@ impl Volumes {
         let all: BTreeMap<_, _> = gateways(pool)?.into_iter().collect();
         let mut used: BTreeMap<String, u64> = BTreeMap::new();
         for record in all.values().filter(|record| record.about.is_serving) {
-            if let Some(asking) = self.asking(Some(record))?
-                && let Answer::Volumes(found) = asking.ask(&Request::List)?.accepted()?
-            {
+            let answer = match (self.asking(Some(record))?, peers::place(record)) {
+                (Some(asking), _) => asking.ask(&Request::List)?,
+                (None, Some(place)) if peers::is_reachable(place.1) => {
+                    // one that has just ended: what its volumes use is not known
+                    let Ok(answer) = peers::ask(&**pool, place, &Request::List) else { continue };
+                    answer
+                }
+                _ => continue,
+            };
+            if let Answer::Volumes(found) = answer.accepted()? {
                 let known = |one: Shown| one.mapped_blocks.map(|blocks| (one.name, blocks));
                 used.extend(found.into_iter().filter_map(known));
             }
@@ -250,7 +276,7 @@ impl Volumes {
         let id = self.shard_of(name)?;
         match self.doer(id)? {
             Doer::Here(shard) => Ok(shard),
-            Doer::There(_) => {
+            Doer::There(_) | Doer::Far(_) => {
                 let found = self.own()?.reach(id)?;
                 let Found::There { record, .. } = found else {
                     bail!("the volume changes hands: try again")

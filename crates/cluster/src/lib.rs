@@ -8,10 +8,12 @@
 //! | file or folder | does |
 //! | --- | --- |
 //! | simulate | what a number of gateways would reach, by discrete events |
+//! | pooled | the pooled index as a shard uses it: its own hints, and those of other gateways |
+//! | peers | how gateways talk to one another |
+//! | hints | which page lies where: the hints of this gateway's ranges, and their dumps |
 //! | gateway | the domain, leases of gateways, who has which shard, names of volumes |
 //! | journal, folder | what a shard durably knows, and its files |
 //! | containers | containers that shards share, and who uses each |
-//! | hints | what shards tell one another of pages |
 //! | shard | one shard of many, which shares its containers; its objects; a volume that becomes one of another |
 //! | clock | the clock by which leases end |
 //! | routing | which gateway holds the hints of a fingerprint, and the way there |
@@ -25,6 +27,8 @@ pub mod fuzz;
 mod gateway;
 pub mod hints;
 mod journal;
+pub mod peers;
+pub mod pooled;
 pub mod routing;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;

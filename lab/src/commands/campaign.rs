@@ -23,6 +23,7 @@ Examples:
       --out docs/records/NAME.json
   cargo lab campaign volume-qcow2 --onefold target/release/onefold \\
       --size 16384 --memory 8MiB --limit 512MiB --out docs/records/NAME.json
+  cargo lab campaign peers --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
 /// Measure the index, tables, volumes and repositories far away, for hours
@@ -74,6 +75,12 @@ enum Command {
     /// much memory
     #[command(name = "volume-qcow2")]
     VolumeQcow2(qcow2::Options),
+    /// Measure look-ups of hints between two gateways
+    Peers {
+        /// `--out RECORD [--pages N] [--milliseconds N]`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Measure commands on a simulated line to a repository far away
     FarAway(campaign::FarAway),
 }
@@ -89,6 +96,7 @@ impl Campaign {
             Command::Traces(options) => traces::measure(&options),
             Command::VolumeMemory(options) => memory::measure(&options),
             Command::VolumeQcow2(options) => qcow2::measure(&options),
+            Command::Peers { arguments } => campaign::peers(&arguments),
             Command::FarAway(options) => campaign::far_away(&options),
         }?;
         Ok(Exit::Fine)

@@ -92,6 +92,11 @@ pub(crate) fn table_loss(arguments: &[String]) -> Result<()> {
     run(Command::new(measurement("table-loss")?).args(arguments))
 }
 
+/// Builds the measurement of look-ups between gateways and runs it.
+pub(crate) fn peers(arguments: &[String]) -> Result<()> {
+    run(Command::new(measurement("peers-campaign")?).args(arguments))
+}
+
 /// Builds the measurement of a pool of volumes and runs it, with huge pages as the unit of
 /// docs/volumes.md has them, unless the environment says otherwise.
 pub(crate) fn engine(arguments: &[String]) -> Result<()> {

@@ -27,6 +27,7 @@ use crate::service::Service;
 use crate::service::control::Bound;
 use crate::service::logs::{self, Failures, LogArgs};
 use crate::service::metrics::Metrics;
+use crate::service::peers::PeerArgs;
 use crate::service::request::{Answer, Offers, Request};
 use crate::service::systemd::{Supervisor, inherited_sockets};
 
@@ -128,6 +129,8 @@ pub(crate) struct Serve {
     /// Export metrics to Prometheus on this address, by HTTP at /metrics, without authentication
     #[arg(long, value_name = "ADDRESS")]
     pub(super) metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(super) peers: PeerArgs,
     #[command(flatten)]
     logs: LogArgs,
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use onefold_block::{MeasuredDevice, Measurements};
+use onefold_cluster::pooled::PooledHints;
 use onefold_cluster::{
     Audience, BootClock, Gateway, GatewayEvent, LeaseClock, OpenShard, Reached as Where, Running,
     Settings,
@@ -28,6 +29,7 @@ use crate::service::Service;
 use crate::service::control::{Asking, Bound};
 use crate::service::logs::Failures;
 use crate::service::metrics::Metrics;
+use crate::service::peers::InDomain;
 use crate::service::request::{Answer, Offers, Request};
 use crate::service::systemd::Supervisor;
 
@@ -357,10 +359,22 @@ impl Serve {
         let server = server.serve(Vec::new())?;
         let _ = offered.exports.set(server.exports());
         let advertised = self.advertise.clone().or_else(|| advertised(server.addresses()));
-        let about = about(advertised.unwrap_or_default(), true);
+        let peer = self.peers.bind(server.addresses())?;
+        let mut about = about(advertised.unwrap_or_default(), true);
+        about.rpc = peer.told(&about.nbd)?.into();
+        let process = about.process;
         let control = control(domain.id, about.process)?;
         let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
-        let settings = Settings { about, options: self.pool.options() };
+        let (pool, members) = (&reached.pool, InDomain::new(&reached.pool));
+        let asked = Arc::clone(&offered);
+        let answer = move |request, asker: &Cancel| asked.answer(request, asker);
+        let hints = self.peers.start(peer, process, pool, members, answer)?;
+        let settings = Settings {
+            about,
+            options: self.pool.options(),
+            data: None,
+            hints: Arc::<PooledHints>::clone(&hints),
+        };
         let audience: Arc<dyn Audience> = Arc::<Offered>::clone(&offered);
         let gateway = loop {
             let begun =
@@ -381,7 +395,8 @@ impl Serve {
         let control = service.listen(control, answer)?;
         if let Some((_, listener)) = metrics {
             info!("metrics at http://{}/metrics", listener.local_addr()?);
-            let metrics = Metrics::of_gateway(&gateway, server.exports(), measurements);
+            let mut metrics = Metrics::of_gateway(&gateway, server.exports(), measurements);
+            metrics.add_hints(&hints);
             service.tell(listener, Arc::new(metrics));
         }
         for address in server.addresses() {
@@ -403,6 +418,8 @@ impl Serve {
         let ended = server.shutdown(PATIENCE);
         let given = gateway.end();
         drop(running);
+        // nobody waits for the last dumps of hints
+        drop(hints);
         bounded.iter().for_each(|failures| failures.tell_last());
         ended?;
         given.context(

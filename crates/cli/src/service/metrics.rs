@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use onefold_block::{LATENCIES, Measurements, Operation, Refusal};
 use onefold_cluster::Gateway;
+use onefold_cluster::pooled::{HintCounters, PooledHints};
 use onefold_nbd::ExportList;
 use onefold_volume::{Pool, Statistics};
 use prometheus_client::collector::Collector;
@@ -33,6 +34,11 @@ impl Metrics {
         let counted = Mutex::default();
         registry.register_collector(Box::new(Collected { pool, exports, measurements, counted }));
         Self(registry)
+    }
+
+    /// Adds those of the hints that gateways share.
+    pub(crate) fn add_hints(&mut self, hints: &Arc<PooledHints>) {
+        self.0.register_collector(Box::new(Hinted(Arc::clone(hints))));
     }
 
     /// Those of a gateway of a cluster.
@@ -277,6 +283,43 @@ fn requests(page: &mut Page<'_, '_>, measurements: &Measurements) -> fmt::Result
             .encode_histogram::<NoLabelSet>(time, count, &buckets, None)?;
     }
     Ok(())
+}
+
+/// The hints that gateways share.
+struct Hinted(Arc<PooledHints>);
+
+impl fmt::Debug for Hinted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("metrics of hints")
+    }
+}
+
+impl Collector for Hinted {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(&mut encoder);
+        let others = self.0.others();
+        let up = others.iter().filter(|(.., is_up)| *is_up).count() as u64;
+        page.gauge("peers", "Other gateways that are alive", others.len() as u64)?;
+        page.gauge("connected_peers", "Other gateways with a connection", up)?;
+        page.gauge("hints", "Pages that this gateway knows for all", self.0.count() as u64)?;
+        let HintCounters { lookups, hits, late, added, dropped, .. } = self.0.counters();
+        let HintCounters { asked, answered, passed_over, .. } = self.0.counters();
+        let HintCounters { sent_bytes, received_bytes, .. } = self.0.counters();
+        for (name, help, value) in [
+            ("hint_lookups", "Fingerprints that shards looked up", lookups),
+            ("hint_hits", "Looked up fingerprints that had a hint", hits),
+            ("hint_late", "Looked up fingerprints whose gateway gave no answer in time", late),
+            ("hint_added", "Pages that shards told of", added),
+            ("hint_dropped", "Pages that another gateway was not told", dropped),
+            ("hint_asked", "Fingerprints that other gateways looked up here", asked),
+            ("hint_answered", "Fingerprints of other gateways that had a hint", answered),
+            ("hint_passed_over", "Pages that had no room here", passed_over),
+        ] {
+            page.counter(name, help, value)?;
+        }
+        let bytes = [("sent", sent_bytes), ("received", received_bytes)];
+        page.counters("hint_bytes", "Bytes of hints between gateways", "direction", bytes)
+    }
 }
 
 /// Where metrics are written.

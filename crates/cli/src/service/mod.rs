@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | request.rs | requests to a pool, and their execution |
 //! | control.rs | the control socket, on which a server receives requests |
+//! | peers.rs | other gateways of a cluster |
 //! | metrics.rs | the metrics of a served pool |
 //! | http.rs | the HTTP endpoint for metrics |
 //! | logs.rs | the log of events |
@@ -14,6 +15,7 @@ pub(crate) mod control;
 pub(crate) mod http;
 pub(crate) mod logs;
 pub(crate) mod metrics;
+pub(crate) mod peers;
 pub(crate) mod request;
 pub(crate) mod systemd;
 

@@ -12,6 +12,7 @@ use super::names::Names;
 use super::shards::Shards;
 use crate::error::failed;
 use crate::gateway::lease::gateways_table;
+use crate::peers::Authority;
 use crate::shard;
 
 /// The object that says what the namespace holds.
@@ -55,6 +56,7 @@ impl Domain {
         if Self::find(&**pool)?.is_some() {
             return Err(exists());
         }
+        Authority::create(&**pool)?;
         gateways_table(pool).create()?;
         Shards::new(pool).create_table()?;
         Names::new(pool).create_table()?;
