@@ -113,6 +113,15 @@ pub(crate) fn install<'a>(
     report(install_targets(cargo, &emulated));
 }
 
+/// Installs what a cluster to try lacks.
+pub(crate) fn install_clusters(cargo: Cargo) -> Result<()> {
+    let is_client = |need: &&Need| need.program == "qemu-img";
+    let needs = NEEDS_OF_CLUSTERS.iter().chain(NEEDS.iter().filter(is_client));
+    let missing: Vec<&str> =
+        needs.filter(|need| !need.is_met()).map(|need| need.package).collect();
+    install_packages(cargo, &missing)
+}
+
 fn report(outcome: Result<()>) {
     if let Err(error) = outcome {
         println!("setup: {error:#}");
