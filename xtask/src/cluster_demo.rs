@@ -15,7 +15,15 @@ pub(crate) fn run(cargo: Cargo, is_once: bool) -> Result<()> {
     ensure!(status.success(), "onefold does not build: cargo ended with {status}");
     let onefold = workspace::target_dir().join("debug/onefold");
     let mut demo = cargo.command();
-    demo.args(["run", "--quiet", "--package", "onefold-testkit", "--example", "cluster_demo", "--"]);
+    demo.args([
+        "run",
+        "--quiet",
+        "--package",
+        "onefold-testkit",
+        "--example",
+        "cluster_demo",
+        "--",
+    ]);
     let status = demo.arg(onefold).args(is_once.then_some("--once")).status();
     let status = status.context("cargo run")?;
     ensure!(status.success(), "the cluster to try ended with {status}");

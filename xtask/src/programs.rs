@@ -117,8 +117,7 @@ pub(crate) fn install<'a>(
 pub(crate) fn install_clusters(cargo: Cargo) -> Result<()> {
     let is_client = |need: &&Need| need.program == "qemu-img";
     let needs = NEEDS_OF_CLUSTERS.iter().chain(NEEDS.iter().filter(is_client));
-    let missing: Vec<&str> =
-        needs.filter(|need| !need.is_met()).map(|need| need.package).collect();
+    let missing: Vec<&str> = needs.filter(|need| !need.is_met()).map(|need| need.package).collect();
     install_packages(cargo, &missing)
 }
 

@@ -93,7 +93,9 @@ fn tell(gateways: &Gateways, onefold: &str) {
         "  XDG_STATE_HOME={} {onefold} volume list --cluster {location} --ceph-conf {conf}",
         gateways.state(0).display()
     );
-    println!("\nTo let another gateway take over, kill one; the others have these processes and addresses:\n");
+    println!(
+        "\nTo let another gateway take over, kill one; the others have these processes and addresses:\n"
+    );
     for number in 0..GATEWAYS {
         let process = gateways.process(number).map_or("ended".to_owned(), |id| id.to_string());
         println!("  kill -9 {process:<8} {}", gateways.uri(number, VOLUME));

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::exit::Exit;
+use crate::measuring::cluster::faults;
 use crate::measuring::volumes::{memory, qcow2};
 use crate::measuring::{campaign, nbd, traces};
 
@@ -23,6 +24,8 @@ Examples:
       --out docs/records/NAME.json
   cargo lab campaign volume-qcow2 --onefold target/release/onefold \\
       --size 16384 --memory 8MiB --limit 512MiB --out docs/records/NAME.json
+  cargo lab campaign cluster-faults --onefold target/debug/onefold \\
+      --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
 /// Measure the index, tables, volumes and repositories far away, for hours
@@ -74,6 +77,9 @@ enum Command {
     /// much memory
     #[command(name = "volume-qcow2")]
     VolumeQcow2(qcow2::Options),
+    /// Kill, pause and fill what a pool of volumes in a cluster of Ceph consists of, while clients write and
+    /// read, and check that no acknowledged write is lost and no read is stale
+    ClusterFaults(faults::Options),
     /// Measure commands on a simulated line to a repository far away
     FarAway(campaign::FarAway),
 }
@@ -89,6 +95,7 @@ impl Campaign {
             Command::Traces(options) => traces::measure(&options),
             Command::VolumeMemory(options) => memory::measure(&options),
             Command::VolumeQcow2(options) => qcow2::measure(&options),
+            Command::ClusterFaults(options) => faults::measure(&options),
             Command::FarAway(options) => campaign::far_away(&options),
         }?;
         Ok(Exit::Fine)
