@@ -171,7 +171,7 @@ impl LeaseHold {
                 .set(HOLDER, hold.holder.clone())
                 .set(NAME, hold.name.clone())
                 .set(RENEWALS, Bytes::copy_from_slice(&0_u64.to_be_bytes()));
-            match pool.update(&hold.object, update) {
+            match pool.update(&hold.object, update.even_if_full()) {
                 Ok(_) => {
                     hold.note_sent(now);
                     return Ok(Claim::Taken(hold));
@@ -210,7 +210,7 @@ impl LeaseHold {
             .expect(HOLDER, self.holder.clone())
             .set(RENEWALS, Bytes::copy_from_slice(&count.to_be_bytes()));
         let sent = self.clock.now();
-        match self.pool.update(&self.object, renewal) {
+        match self.pool.update(&self.object, renewal.even_if_full()) {
             Ok(_) => {
                 self.note_sent(sent);
                 Ok(())
@@ -231,7 +231,7 @@ impl LeaseHold {
     pub fn release(&self) -> Result<(), RadosError> {
         self.until.store(0, Ordering::Release);
         let release = Update::existing().expect(HOLDER, self.holder.clone()).set(HOLDER, "");
-        self.pool.update(&self.object, release).map(|_| ())
+        self.pool.update(&self.object, release.even_if_full()).map(|_| ())
     }
 }
 
