@@ -2,8 +2,9 @@
 
 pub(crate) mod faults;
 mod load;
-
+pub(crate) mod peers;
 mod registers;
+pub(crate) mod take_over;
 
 use std::collections::BTreeMap;
 use std::path::Path;
