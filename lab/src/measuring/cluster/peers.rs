@@ -307,8 +307,9 @@ impl<'a> Peers<'a> {
                 let found = counters["osd"][name].as_u64();
                 found.with_context(|| format!("osd.{number} does not count {name}"))
             };
-            all.writes += of("op_w")?;
-            all.write_bytes += of("op_w_in_bytes")?;
+            // one that compares something first counts as both a read and a write
+            all.writes += of("op_w")? + of("op_rw")?;
+            all.write_bytes += of("op_w_in_bytes")? + of("op_rw_in_bytes")?;
             all.reads += of("op_r")?;
         }
         Ok(all)
