@@ -41,6 +41,9 @@ pub(crate) struct Options {
     /// How many blocks are written
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(64..=65_536))]
     blocks: u64,
+    /// What a reader of the record must know of this run, such as how the program was built
+    #[arg(long)]
+    note: Vec<String>,
     /// The record to write, e.g. docs/records/NAME.json
     #[arg(long)]
     out: PathBuf,
@@ -187,7 +190,8 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
         bytes: options.blocks * BLOCK as u64,
     };
     let tools = super::versions(&[&onefold, Path::new("ceph"), Path::new("fio")]);
-    backups::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &NOTES)?;
+    let notes = super::notes(&options.note, &NOTES);
+    backups::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &notes)?;
     ensure!(violations == 0, "{violations} violations; see {}", options.out.display());
     Ok(())
 }

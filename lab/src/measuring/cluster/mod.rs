@@ -20,6 +20,11 @@ fn begin_ceph() -> Result<Ceph> {
     Ceph::start().map_err(|reason| anyhow!(reason))
 }
 
+/// The notes of a record: those of the run first.
+fn notes<'a>(of_run: &'a [String], of_all: &[&'a str]) -> Vec<&'a str> {
+    of_run.iter().map(String::as_str).chain(of_all.iter().copied()).collect()
+}
+
 /// The first line of what programs say of their versions.
 fn versions(programs: &[&Path]) -> BTreeMap<String, String> {
     let of = |program: &&Path| {

@@ -40,6 +40,9 @@ pub(crate) struct Options {
     /// Requests in flight
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     depths: Vec<u64>,
+    /// What a reader of the record must know of this run, such as how the program was built
+    #[arg(long)]
+    note: Vec<String>,
     /// The record to write, e.g. docs/records/NAME.json
     #[arg(long)]
     out: PathBuf,
@@ -160,7 +163,8 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
         bytes: options.size << 20,
     };
     let tools = super::versions(&[&onefold, Path::new("ceph"), Path::new("fio")]);
-    backups::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &NOTES)
+    let notes = super::notes(&options.note, &NOTES);
+    backups::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &notes)
 }
 
 /// A cluster with a gateway and images.

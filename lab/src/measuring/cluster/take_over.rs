@@ -31,6 +31,9 @@ pub(crate) struct Options {
     /// What draws contents and moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// What a reader of the record must know of this run, such as how the program was built
+    #[arg(long)]
+    note: Vec<String>,
     /// The record to write, e.g. docs/records/NAME.json
     #[arg(long)]
     out: PathBuf,
@@ -78,7 +81,8 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
         bytes: options.contents.iter().sum::<u64>() << 20,
     };
     let tools = super::versions(&[&onefold, Path::new("ceph")]);
-    backups::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &NOTES)
+    let notes = super::notes(&options.note, &NOTES);
+    backups::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &notes)
 }
 
 fn kill_with(onefold: &Path, options: &Options, content: u64) -> Result<Vec<Sample>> {
