@@ -58,6 +58,11 @@ enum Fault {
     Pause,
     /// A server of objects is killed, and started again
     Osd,
+    /// Two of three servers of objects are killed, so that nothing is written for longer than a lease, and
+    /// started again
+    TwoOsds,
+    /// A server of objects is paused for longer than a request may take, so that answers are lost
+    PauseOsd,
     /// The monitor is killed, and started again
     Monitor,
     /// The pool of Ceph is full, and then has room again
@@ -69,17 +74,19 @@ enum Fault {
 }
 
 /// The faults, in the order in which they come. A kill comes more often.
-const TURNS: [Fault; 10] = [
+const TURNS: [Fault; 12] = [
     Fault::Kill,
     Fault::Pause,
     Fault::Osd,
     Fault::Kill,
     Fault::Full,
     Fault::Fio,
+    Fault::TwoOsds,
     Fault::Kill,
     Fault::Monitor,
     Fault::Pause,
     Fault::KillFull,
+    Fault::PauseOsd,
 ];
 
 impl Fault {
@@ -88,6 +95,8 @@ impl Fault {
             Self::Kill => "kill of the gateway",
             Self::Pause => "pause of the gateway past its lease",
             Self::Osd => "kill of an OSD",
+            Self::TwoOsds => "kill of two OSDs",
+            Self::PauseOsd => "pause of an OSD",
             Self::Monitor => "kill of the monitor",
             Self::Full => "full pool",
             Self::KillFull => "kill of the gateway in a full pool",
@@ -267,6 +276,7 @@ impl<'a> Campaign<'a> {
             Fault::Kill => self.kill(),
             Fault::Pause => self.pause(),
             Fault::Osd => self.kill_daemon("osd"),
+            Fault::TwoOsds | Fault::PauseOsd => self.stall(fault),
             Fault::Monitor => self.kill_daemon("mon"),
             Fault::Full => self.fill(false),
             Fault::KillFull => self.fill(true),
@@ -303,17 +313,20 @@ impl<'a> Campaign<'a> {
         let others = self.others();
         let uris: Vec<_> = others.iter().map(|number| self.uri(*number)).collect();
         let found = first_answer(&uris, || {
-            for number in &others {
-                if let Some(ended) = self.gateways.ended(*number) {
-                    println!("campaign: gateway {number} ended, {}: {}", ended.status, ended.said);
-                    self.ended.push(ended.said);
-                    self.gateways.start(*number, WAITING);
-                }
-            }
+            others.iter().for_each(|number| self.note_end(*number));
             Ok(())
         })?;
         self.serving = others[found];
         Ok(())
+    }
+
+    /// Starts a gateway that waits again if it ended by itself, and notes it.
+    fn note_end(&mut self, number: usize) {
+        if let Some(ended) = self.gateways.ended(number) {
+            println!("campaign: gateway {number} ended, {}: {}", ended.status, ended.said);
+            self.ended.push(ended.said);
+            self.gateways.start(number, WAITING);
+        }
     }
 
     fn begin_reign(&self, sample: &mut Sample) -> Result<()> {
@@ -409,6 +422,52 @@ impl<'a> Campaign<'a> {
         let mut sample = Sample::of(load.stop());
         self.ensure_serving()?;
         self.begin_reign(&mut sample)?;
+        Ok(sample)
+    }
+
+    /// Lets Ceph answer nothing, or some of the requests, for longer than a lease. Another gateway may take
+    /// over then, or not.
+    fn stall(&mut self, fault: Fault) -> Result<Sample> {
+        /// Longer than a gateway waits for an answer.
+        const UNANSWERED: Duration = Duration::from_secs(65);
+        const DOWN: Duration = Duration::from_secs(20);
+        let load = self.load()?;
+        self.let_them_work();
+        let first = self.random.next_u64() % 3;
+        let (one, other) = (format!("osd.{first}"), format!("osd.{}", (first + 1) % 3));
+        if fault == Fault::TwoOsds {
+            let ceph = self.gateways.ceph_mut();
+            let mut killed = ceph.kill(&one);
+            killed.extend(ceph.kill(&other));
+            thread::sleep(DOWN);
+            for name in &killed {
+                ceph.start_again(name);
+            }
+        } else {
+            self.gateways.ceph().pause(&one);
+            thread::sleep(UNANSWERED);
+            self.gateways.ceph().resume(&one);
+        }
+        self.wait_until_healthy();
+        self.let_them_work();
+        for number in self.others() {
+            self.note_end(number);
+        }
+        let before = self.serving;
+        let uris: Vec<_> = (0..GATEWAYS).map(|number| self.uri(number)).collect();
+        self.serving = first_answer(&uris, || Ok(()))?;
+        let mut sample = Sample::of(load.stop());
+        self.begin_reign(&mut sample)?;
+        if self.serving != before {
+            // it finds out by itself that it was superseded
+            let begun = Instant::now();
+            while self.gateways.ended(before).is_none() {
+                let said = || format!("it does not end: {}", self.gateways.said(before));
+                ensure!(begun.elapsed() < Duration::from_secs(120), said());
+                thread::sleep(Duration::from_millis(50));
+            }
+            self.gateways.start(before, WAITING);
+        }
         Ok(sample)
     }
 
