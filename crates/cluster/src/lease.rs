@@ -123,7 +123,8 @@ impl LeaseHold {
     /// the caller `is_patient`. `go_on` is asked between two looks.
     ///
     /// # Errors
-    /// If the pool refuses it or gives no answer: then the lease may be taken, and is free after [`WAIT`].
+    /// If the pool refuses it or gives no answer: then the lease may be taken, and is free after [`WAIT`]. A
+    /// caller that is patient waits for an answer instead.
     pub fn claim(
         pool: &Arc<dyn RadosPool>,
         clock: &Arc<dyn LeaseClock>,
@@ -145,7 +146,17 @@ impl LeaseHold {
         let mut unchanged: Option<(u64, Duration)> = None;
         loop {
             let now = clock.now();
-            let update = match look(&**pool, &hold.object)? {
+            let seen = match look(&**pool, &hold.object) {
+                Err(VolumeError::Unanswered { .. }) if is_patient => {
+                    if !go_on() {
+                        return Ok(Claim::Stopped);
+                    }
+                    clock.sleep(LOOK);
+                    continue;
+                }
+                seen => seen?,
+            };
+            let update = match seen {
                 None => Some(Update::creating()),
                 Some(seen) => match unchanged {
                     _ if seen.is_free => Some(seen.version),
@@ -185,6 +196,8 @@ impl LeaseHold {
                 {
                     unchanged = None;
                 }
+                // it may be taken by this call, or be later: then it is left alone for a while, and taken again
+                Err(error) if error.refusal().is_none() && is_patient => unchanged = None,
                 Err(error) => return Err(failed(Operation::Write, error)),
             }
         }

@@ -112,6 +112,28 @@ fn a_lease_that_is_renewed_is_left_alone_and_its_holder_named() {
     assert!(!first.is_valid());
 }
 
+#[test]
+fn a_gateway_that_waits_goes_on_waiting_when_nothing_answers() {
+    for lost in [Fate::Lost, Fate::AnswerLost] {
+        let calls = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&calls);
+        let fated = FatedRados::new(rados(), move |_, _| {
+            // looks and claims, among them one that is applied
+            match counted.fetch_add(1, Ordering::Relaxed) {
+                0 | 2 | 3 | 5 => lost,
+                _ => Fate::Answered,
+            }
+        });
+        let (pool, (_, clock)): (Arc<dyn RadosPool>, _) = (Arc::new(fated), clock());
+        let impatient = LeaseHold::claim(&pool, &clock, SHARD, "a", false, || true);
+        assert!(impatient.is_err(), "{lost:?}");
+        let patient = LeaseHold::claim(&pool, &clock, SHARD, "b", true, || true);
+        let hold = taken(patient.unwrap());
+        assert!(hold.is_valid() && calls.load(Ordering::Relaxed) > 6, "{lost:?}");
+        hold.renew().unwrap();
+    }
+}
+
 /// Two gateways whose clocks run at the same rate from anywhere, and a network that loses what it likes: at
 /// no moment may both answer reads.
 #[test]
