@@ -361,6 +361,12 @@ fn a_full_pool_refuses_writes_takes_erases_and_goes_on_when_there_is_room() {
     }
     for round in 0..3 {
         model.set_full(true);
+        // the reserve takes one more, which is durable: another gateway finds it
+        durably(&pool, 50, 900 + round).unwrap();
+        blocks[50] = 900 + round;
+        let later = open(&rados, options()).unwrap().0;
+        expect_blocks(&later, &blocks);
+        drop(std::mem::replace(&mut pool, later));
         let mut refused = 0;
         for n in 0..30 {
             let (at, number) = (n % BLOCKS, 1000 + 100 * round + n);
@@ -381,9 +387,10 @@ fn a_full_pool_refuses_writes_takes_erases_and_goes_on_when_there_is_room() {
         assert!(refused > 0, "round {round}");
         assert_eq!(pool.stopped(), None, "round {round}");
         expect_blocks(&pool, &blocks);
-        // another gateway takes the pool while it is full, reads it and makes room
-        drop(pool);
-        pool = open(&rados, options()).unwrap().0;
+        // another gateway takes the pool while the first one lives, reads it and makes room
+        let later = open(&rados, options()).unwrap().0;
+        expect_blocks(&later, &blocks);
+        drop(std::mem::replace(&mut pool, later));
         expect_blocks(&pool, &blocks);
         assert!(durably(&pool, 0, 7).is_err(), "round {round}: there is no room");
         pool.volume("disk").unwrap().erase(0..BLOCK as u64, Durability::OnReturn).unwrap();
