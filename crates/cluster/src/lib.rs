@@ -25,6 +25,7 @@ pub mod routing;
 #[cfg_attr(not(feature = "seeded-bugs"), doc(hidden))]
 pub mod seeded;
 pub mod simulate;
+mod undurable;
 
 pub use device::LeasedDevice;
 pub use error::ClusterError;

@@ -145,7 +145,8 @@ pub(crate) struct Sample {
     refused_reads: u64,
     /// Answered by a gateway after another one had taken over, whatever the answer.
     superseded_reads: u64,
-    /// Blocks of which a value was read that was never acknowledged and is gone, as is promised.
+    /// Blocks of which a value was read that is gone. Violations since reads wait for what they show; in records
+    /// from before, reads of values that were never acknowledged.
     sights_lost: u64,
     /// Gateways that ended by themselves though no other one served, and what they said.
     gateways_ended: Vec<String>,

@@ -1,7 +1,8 @@
 //! Blocks of a volume as registers: which value each may have, from what was written and acknowledged.
 //!
 //! Each block has one writer at a time, which writes numbers that rise by one. A *reign* is the time in which
-//! one gateway serves; it begins with a read of every block. Within a reign a read must return a number that
+//! one gateway serves; it begins with a read of every block, which must find what was acknowledged or read.
+//! Within a reign a read must return a number that
 //!
 //! - is not below what was acknowledged, or read, before the read began,
 //! - is not above what was sent before it ended, and
@@ -54,7 +55,7 @@ pub(super) struct Reading {
 pub(super) struct Begun {
     /// Blocks that have a number that was not acknowledged, and was in flight when the gateway before ended.
     pub(super) in_flight_kept: u64,
-    /// Blocks of which a number was read that was never acknowledged, and is gone.
+    /// Blocks of which a number was read that is gone: violations.
     pub(super) sights_lost: u64,
 }
 
@@ -179,7 +180,10 @@ impl Registers {
                 }
             };
             begun.in_flight_kept += u64::from(number > acknowledged);
-            begun.sights_lost += u64::from(known > number);
+            if known > number {
+                begun.sights_lost += 1;
+                self.tell(format!("block {block}: found {number}, and {known} was read before"));
+            }
             (register.known, register.acknowledged, register.base) = (number, number, number);
             register.first = sent + 1;
         }
@@ -284,7 +288,8 @@ mod tests {
         assert_eq!(begun, Begun { in_flight_kept: 1, sights_lost: 1 });
         assert_eq!(registers.begin_write(2, 0), None);
         assert!(registers.acknowledged(1, 2, 0));
-        assert_eq!(violations(&registers), 0);
+        // read, and gone
+        assert_eq!(violations(&registers), 1);
         // acknowledged, and not there
         assert!(registers.acknowledged(2, 2, 0));
         assert_eq!(violations(&registers), 1);
