@@ -75,7 +75,9 @@ impl Change<'_> {
     /// The change is durable.
     pub(crate) fn durable(self) {
         let mut changes = self.of.changes();
-        self.numbers.clone().for_each(|number| drop(changes.under_way.remove(&number)));
+        for number in self.numbers.clone() {
+            changes.under_way.remove(&number);
+        }
     }
 }
 
@@ -101,6 +103,7 @@ impl Drop for Change<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::iter;
 
     /// Whether a read of `range` flushes.
     fn flushes(undurable: &Undurable, range: Range<u64>) -> bool {
@@ -129,12 +132,12 @@ mod tests {
     #[test]
     fn a_change_that_failed_is_waited_for_until_a_flush_succeeds() {
         let undurable = Undurable::default();
-        drop(undurable.begin([10..20]));
+        drop(undurable.begin(iter::once(10..20)));
         assert_eq!(undurable.settle(&(0..11), || Err(7)), Err(7));
-        let other = undurable.begin([50..60]);
+        let other = undurable.begin(iter::once(50..60));
         // one that fails during the flush is not settled by it
         let failing = || {
-            drop(undurable.begin([70..80]));
+            drop(undurable.begin(iter::once(70..80)));
             Ok::<(), ()>(())
         };
         undurable.settle(&(0..11), failing).unwrap();
@@ -150,7 +153,7 @@ mod tests {
     #[test]
     fn many_failed_changes_take_bounded_memory() {
         let undurable = Undurable::default();
-        (0..3000).for_each(|at| drop(undurable.begin([at..at + 1])));
+        (0..3000).for_each(|at| drop(undurable.begin(iter::once(at..at + 1))));
         assert!(undurable.changes().failed.len() <= MOST_FAILED);
         assert!(flushes(&undurable, 0..1));
         assert!(!flushes(&undurable, 0..1));
