@@ -180,7 +180,8 @@ impl Registers {
                 }
             };
             begun.in_flight_kept += u64::from(number > acknowledged);
-            if known > number {
+            // what was acknowledged as well was told above
+            if known > number && number >= acknowledged {
                 begun.sights_lost += 1;
                 self.tell(format!("block {block}: found {number}, and {known} was read before"));
             }
