@@ -1,4 +1,5 @@
-//! Developer commands: `cargo xtask test | tidy | floors | figures | dataset | campaign | compat | instructions`.
+//! Developer commands: `cargo xtask test | tidy | floors | figures | dataset | campaign | compat | cluster-demo |
+//! instructions`.
 //!
 //! Depends on no crate of the engine, so that it builds, and judges, while they are broken. What is
 //! public is for the laboratory, which measures and is `cargo lab`.
@@ -10,6 +11,7 @@
 
 mod area;
 mod campaign;
+mod cluster_demo;
 mod compat;
 mod dataset;
 mod decisions;
@@ -93,6 +95,12 @@ enum Command {
     /// Run something long by hand
     #[command(subcommand)]
     Campaign(CampaignCommand),
+    /// Start Ceph and gateways of a pool of volumes on this machine, to try, until Ctrl-C
+    ClusterDemo {
+        /// Write and read a little instead, and end
+        #[arg(long)]
+        once: bool,
+    },
     /// Count the instructions that each chunker takes a byte, and show what differs from the table
     Instructions {
         /// Write the table anew
@@ -243,6 +251,7 @@ pub fn run() -> ExitCode {
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
         Command::Compat { old: Some(revision) } => compat::with_old(Cargo::default(), &revision),
         Command::Compat { old: None } => compat::make(Cargo::default()),
+        Command::ClusterDemo { once } => cluster_demo::run(Cargo::default(), once),
         Command::Instructions { write } => instructions::run(Cargo::default(), write),
     };
     match outcome {

@@ -113,6 +113,24 @@ pub(crate) fn install<'a>(
     report(install_targets(cargo, &emulated));
 }
 
+/// Installs what a cluster to try lacks.
+pub(crate) fn install_clusters(cargo: Cargo) -> Result<()> {
+    let missing: Vec<&str> = clusters_lack().map(|need| need.package).collect();
+    install_packages(cargo, &missing)
+}
+
+/// Whether a cluster can be tried.
+pub(crate) fn has_clusters() -> bool {
+    clusters_lack().next().is_none()
+}
+
+fn clusters_lack() -> impl Iterator<Item = &'static Need> {
+    // qemu-io comes with it
+    let is_client = |need: &&Need| need.program == "qemu-img";
+    let needs = NEEDS_OF_CLUSTERS.iter().chain(NEEDS.iter().filter(is_client));
+    needs.filter(|need| !need.is_met())
+}
+
 fn report(outcome: Result<()>) {
     if let Err(error) = outcome {
         println!("setup: {error:#}");

@@ -10,7 +10,9 @@ use crate::area::{self, Area};
 use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
-use crate::{dataset, guest_kernel, instructions, old_program, programs, s3_server, tidy};
+use crate::{
+    cluster_demo, dataset, guest_kernel, instructions, old_program, programs, s3_server, tidy,
+};
 
 /// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:
 /// the tests that drive the built program over hundreds of megabytes need that, and keep the
@@ -53,6 +55,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         tally = run_tests(options, cargo, &places);
         tally.counts().failed == 0
     });
+    if options.area.is_none_or(|area| area == Area::Cluster) {
+        try_cluster(cargo, &mut checks, &mut tally);
+    }
     if has_core {
         check_kernels(options, cargo, &mut checks, &mut tally);
         checks.run("doc", || {
@@ -70,6 +75,21 @@ fn check_sources(cargo: Cargo, checks: &mut Checks) {
     checks.run("clippy", || {
         let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
         succeeds(cargo.command().args(clippy).args(["--", "-D", "warnings"]))
+    });
+}
+
+/// The cluster to try, which is not left running.
+fn try_cluster(cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
+    const NAME: &str = "cluster-demo --once";
+    if !programs::has_clusters() {
+        return tally.note_skip(NAME, "no Ceph or no qemu-io here");
+    }
+    checks.run(NAME, || match cluster_demo::run(cargo, true) {
+        Ok(()) => true,
+        Err(error) => {
+            println!("test: {error:#}");
+            false
+        }
     });
 }
 

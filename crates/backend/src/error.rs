@@ -280,6 +280,12 @@ impl BackendError {
         }
     }
 
+    /// Whether a sync that failed with this took nothing and lost nothing: the log keeps what was appended and
+    /// is as before, so that a later sync may succeed. That is [`Full`](Self::Full) of an append.
+    pub fn may_sync_again(&self) -> bool {
+        matches!(self, Self::Full { operation: Operation::Append, .. })
+    }
+
     /// Whether the cause is transient (an interruption, a timeout, a lost connection), so that the same
     /// call may succeed a little later.
     ///

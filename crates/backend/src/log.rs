@@ -20,7 +20,8 @@ pub trait Log: Send {
     /// Makes everything appended so far durable.
     ///
     /// After an error it is permanently unknown which bytes are durable: every later call on this handle
-    /// fails with [`BackendError::Poisoned`].
+    /// fails with [`BackendError::Poisoned`]. Only after one that [may be tried
+    /// again](BackendError::may_sync_again) the log is as before.
     fn sync(&mut self) -> Result<(), BackendError>;
 
     /// Truncates the log to `len` bytes. On return the new length and all remaining bytes are durable. An
@@ -73,8 +74,7 @@ pub trait Syncer: Send + Sync {
     /// Makes durable all bytes that were appended before this call. Bytes appended during the call may
     /// become durable in part.
     ///
-    /// After an error every later call on the log fails with [`BackendError::Poisoned`], as after an error
-    /// of [`Log::sync`].
+    /// Errors are those of [`Log::sync`].
     fn sync(&self) -> Result<(), BackendError>;
 }
 

@@ -26,6 +26,18 @@ fn the_model_of_an_erasure_coded_pool_conforms() {
 }
 
 #[test]
+fn a_full_pool_conforms() {
+    for pool in [MemoryRados::replicated(), MemoryRados::erasure_coded()] {
+        let bytes = vec![1; 8192];
+        pool.update("a", Update::creating().then(Step::Append(bytes.into()))).unwrap();
+        pool.set_full(true);
+        conformance::full_pool(&pool, "a");
+        pool.set_full(false);
+        pool.update("a", Update::creating()).unwrap();
+    }
+}
+
+#[test]
 fn a_pool_whose_calls_are_all_answered_conforms() {
     let answered = |model| FatedRados::new(small(model), |_, _| Fate::Answered);
     conformance::pool(|| Arc::new(answered(MemoryRados::replicated())));

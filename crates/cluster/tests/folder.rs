@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Step};
+use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Refusal, Step};
 use onefold_backend::{BackendError, Folder, Log, conformance};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_cluster::{RadosFolder, WAITING};
@@ -338,4 +338,134 @@ fn a_pool_in_rados_holds_what_was_flushed_whatever_becomes_of_answers() {
         }
         assert!(is_there, "seed {seed}");
     }
+}
+
+/// Reads every block of the volume, and fails unless it has what `blocks` says.
+fn expect_blocks(pool: &Pool, blocks: &[u64]) {
+    let volume = pool.volume("disk").unwrap();
+    for (at, n) in (0..).zip(blocks) {
+        let mut found = vec![1; BLOCK];
+        volume.read(at * BLOCK as u64, &mut found).unwrap();
+        let page = if *n == 0 { vec![0; BLOCK] } else { random(*n, BLOCK) };
+        assert!(found == page, "block {at}");
+    }
+}
+
+#[test]
+fn a_full_pool_refuses_writes_takes_erases_and_goes_on_when_there_is_room() {
+    let model = Arc::new(MemoryRados::replicated());
+    let rados: Arc<dyn RadosPool> = Arc::<MemoryRados>::clone(&model);
+    create(&rados).unwrap();
+    let mut pool = open(&rados, options()).unwrap().0;
+    pool.create_volume("disk", BLOCKS * BLOCK as u64, BlockSize::B4096).unwrap();
+    let durably = |pool: &Pool, at: u64, n: u64| {
+        let volume = pool.volume("disk").unwrap();
+        volume.write(at * BLOCK as u64, &random(n, BLOCK), Durability::OnReturn)
+    };
+    let mut blocks = vec![0; BLOCKS as usize];
+    for n in 0..100 {
+        durably(&pool, n % BLOCKS, 1 + n).unwrap();
+        blocks[(n % BLOCKS) as usize] = 1 + n;
+    }
+    for round in 0..3 {
+        model.set_full(true);
+        // the reserve takes one more, which is durable: another gateway finds it
+        durably(&pool, 50, 900 + round).unwrap();
+        blocks[50] = 900 + round;
+        let later = open(&rados, options()).unwrap().0;
+        expect_blocks(&later, &blocks);
+        drop(std::mem::replace(&mut pool, later));
+        let mut refused = 0;
+        for n in 0..30 {
+            let (at, number) = (n % BLOCKS, 1000 + 100 * round + n);
+            match durably(&pool, at, number) {
+                // the first ones may use the reserve
+                Ok(()) => blocks[at as usize] = number,
+                Err(error) => {
+                    assert!(matches!(error, onefold_block::BlockError::NoSpace { .. }), "{error}");
+                    refused += 1;
+                    // it may be there or not: it is written again later
+                    blocks[at as usize] = 0;
+                    let volume = pool.volume("disk").unwrap();
+                    let range = at * BLOCK as u64..(at + 1) * BLOCK as u64;
+                    volume.erase(range, Durability::OnReturn).unwrap();
+                }
+            }
+        }
+        assert!(refused > 0, "round {round}");
+        assert_eq!(pool.stopped(), None, "round {round}");
+        expect_blocks(&pool, &blocks);
+        // another gateway takes the pool while the first one lives, reads it and makes room
+        let later = open(&rados, options()).unwrap().0;
+        expect_blocks(&later, &blocks);
+        drop(std::mem::replace(&mut pool, later));
+        expect_blocks(&pool, &blocks);
+        assert!(durably(&pool, 0, 7).is_err(), "round {round}: there is no room");
+        pool.volume("disk").unwrap().erase(0..BLOCK as u64, Durability::OnReturn).unwrap();
+        blocks[0] = 0;
+        pool.checkpoint().unwrap();
+        pool.compact().unwrap();
+        expect_blocks(&pool, &blocks);
+        model.set_full(false);
+        pool.maintain().unwrap();
+        for n in 0..30 {
+            let number = 5000 + 100 * round + n;
+            durably(&pool, n % BLOCKS, number).unwrap();
+            blocks[(n % BLOCKS) as usize] = number;
+        }
+        expect_blocks(&pool, &blocks);
+        assert_eq!(pool.check(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_log_that_a_full_pool_refused_keeps_its_bytes() {
+    let model = Arc::new(MemoryRados::replicated());
+    let folder = RadosFolder::take(Arc::<MemoryRados>::clone(&model), SHARD).unwrap();
+    let mut log = folder.log("container-00000001").unwrap();
+    log.append(b"abc").unwrap();
+    log.sync().unwrap();
+    model.set_full(true);
+    log.append(b"def").unwrap();
+    for _ in 0..2 {
+        let error = log.sync().unwrap_err();
+        assert!(error.is_full() && error.may_sync_again(), "{error}");
+        assert_eq!(all_of(&*log), b"abcdef");
+    }
+    log.append(b"ghi").unwrap();
+    assert!(folder.log("container-00000002").err().unwrap().is_full());
+    // what is no page is taken, and lets a pool be taken over and emptied
+    let mut other = folder.log("nodes-1").unwrap();
+    other.append(b"123").unwrap();
+    other.sync().unwrap();
+    model.set_full(false);
+    log.sync().unwrap();
+    drop(log);
+    let log = take(&(model as Arc<dyn RadosPool>)).log("container-00000001").unwrap();
+    assert_eq!(all_of(&*log), b"abcdefghi");
+}
+
+#[test]
+fn a_log_does_not_believe_a_refusal_after_a_lost_answer() {
+    // the append is sent twice: the first answer is lost, and the append itself is late
+    let fates = Arc::new(Mutex::new(Vec::new()));
+    let chosen = Arc::clone(&fates);
+    let client = Arc::new(FatedRados::new(rados(), move |_, update| {
+        let is_append = update
+            .is_some_and(|update| update.steps().iter().any(|s| matches!(s, Step::Append(_))));
+        let fate = if is_append { chosen.lock().unwrap().pop() } else { None };
+        fate.unwrap_or(Fate::Answered)
+    }));
+    let pool: Arc<dyn RadosPool> = Arc::<FatedRados>::clone(&client);
+    let folder = take(&pool);
+    let mut log = folder.log("container-00000001").unwrap();
+    log.append(b"abc").unwrap();
+    fates.lock().unwrap().extend([Fate::Refused(Refusal::Full), Fate::Late]);
+    let error = log.sync().unwrap_err();
+    assert!(!error.may_sync_again(), "{error}");
+    client.deliver(0).unwrap();
+    // more bytes, of which a late append must not be taken for
+    assert!(matches!(log.append(b"def"), Err(BackendError::Poisoned { .. })));
+    drop(log);
+    assert_eq!(all_of(&*take(&pool).log("container-00000001").unwrap()), b"abc");
 }

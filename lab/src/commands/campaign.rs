@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::exit::Exit;
+use crate::measuring::cluster::{faults, peers, take_over};
 use crate::measuring::volumes::{memory, qcow2};
 use crate::measuring::{campaign, nbd, traces};
 
@@ -24,6 +25,12 @@ Examples:
   cargo lab campaign volume-qcow2 --onefold target/release/onefold \\
       --size 16384 --memory 8MiB --limit 512MiB --out docs/records/NAME.json
   cargo lab campaign peers --out docs/records/NAME.json
+  cargo lab campaign cluster-faults --onefold target/debug/onefold \\
+      --out docs/records/NAME.json
+  cargo lab campaign cluster-take-over --onefold target/release/onefold \\
+      --out docs/records/NAME.json
+  cargo lab campaign cluster-peers --onefold target/release/onefold \\
+      --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
 /// Measure the index, tables, volumes and repositories far away, for hours
@@ -81,6 +88,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Kill, pause and fill what a pool of volumes in a cluster of Ceph consists of, while clients write and
+    /// read, and check that no acknowledged write is lost and no read is stale
+    ClusterFaults(faults::Options),
+    /// Measure how long clients wait when a gateway of a cluster is killed
+    ClusterTakeOver(take_over::Options),
+    /// Measure a volume in a cluster of Ceph by fio beside an image of RBD in the same cluster
+    ClusterPeers(peers::Options),
     /// Measure commands on a simulated line to a repository far away
     FarAway(campaign::FarAway),
 }
@@ -97,6 +111,9 @@ impl Campaign {
             Command::VolumeMemory(options) => memory::measure(&options),
             Command::VolumeQcow2(options) => qcow2::measure(&options),
             Command::Peers { arguments } => campaign::peers(&arguments),
+            Command::ClusterFaults(options) => faults::measure(&options),
+            Command::ClusterTakeOver(options) => take_over::measure(&options),
+            Command::ClusterPeers(options) => peers::measure(&options),
             Command::FarAway(options) => campaign::far_away(&options),
         }?;
         Ok(Exit::Fine)

@@ -3,6 +3,7 @@
 
 pub(crate) mod backups;
 pub(crate) mod campaign;
+pub(crate) mod cluster;
 mod fio;
 pub(crate) mod install;
 mod limited;

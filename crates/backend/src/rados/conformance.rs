@@ -47,6 +47,31 @@ pub fn pool(make: impl Fn() -> Arc<dyn RadosPool>) {
 }
 
 /// How the pool at hand appends once: so many bytes that another append may follow.
+/// Tests a pool that is full, and has the object `name` with some bytes. It is changed and, at last, removed.
+pub fn full_pool(pool: &dyn RadosPool, name: &str) {
+    let before = all(pool, name).unwrap();
+    let append = || Update::existing().then(Step::Append(block(pool, 7)));
+    let (new, made) = (format!("{name}-new"), format!("{name}-made"));
+    expect_unchanged(pool, name, [(append(), Refusal::Full)]);
+    expect_unchanged(pool, &new, [(Update::creating(), Refusal::Full)]);
+    // guards come first
+    let guarded = Update::existing().expect("a", "1").then(Step::Append(block(pool, 7)));
+    expect_unchanged(pool, name, [(guarded, Refusal::Guard)]);
+    // what adds nothing is taken, and so is what says that it is for a full pool
+    set(pool, name, "a", b"1");
+    pool.update(name, append().even_if_full()).unwrap();
+    assert!(all(pool, name).unwrap().length > before.length);
+    pool.update(&made, Update::creating().even_if_full()).unwrap();
+    pool.update(&made, append().even_if_full()).unwrap();
+    if pool.kind().alignment == 1 {
+        pool.update(name, Update::existing().then(Step::Truncate(1))).unwrap();
+    }
+    for object in [name, &made] {
+        pool.update(object, Update::existing().then(Step::Remove)).unwrap();
+        expect(&all(pool, object), Refusal::Absent);
+    }
+}
+
 fn block(pool: &dyn RadosPool, byte: u8) -> Bytes {
     vec![byte; (pool.kind().alignment as usize).max(4)].into()
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ const OMAP_ENTRIES: u64 = 1024;
 /// An update is applied, and `done` called, before [`start_update`](RadosPool::start_update) returns.
 pub struct MemoryRados {
     kind: PoolKind,
+    is_full: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -40,7 +42,7 @@ struct Object {
 impl MemoryRados {
     /// An empty namespace of such a pool.
     pub fn new(kind: PoolKind) -> Self {
-        Self { kind, inner: Mutex::default() }
+        Self { kind, is_full: AtomicBool::new(false), inner: Mutex::default() }
     }
 
     /// An empty namespace of a replicated pool with the engine's default limits.
@@ -57,8 +59,13 @@ impl MemoryRados {
     /// An empty namespace of an erasure-coded pool: no omap, and appends at multiples of 8 KiB.
     pub fn erasure_coded() -> Self {
         let name = "erasure-coded".into();
-        let Self { kind, inner } = Self::replicated();
-        Self { kind: PoolKind { name, has_omap: false, alignment: 8192, ..kind }, inner }
+        let Self { kind, .. } = Self::replicated();
+        Self::new(PoolKind { name, has_omap: false, alignment: 8192, ..kind })
+    }
+
+    /// Lets the pool be full, or have room again.
+    pub fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Release);
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -106,6 +113,12 @@ impl MemoryRados {
                 return Err(Refusal::TooLarge);
             }
             length = if matches!(step, Step::Truncate(_)) { end } else { end.max(length) };
+        }
+        let is_removed = rest.last() == Some(&Step::Remove);
+        let grows = *first == Step::Create || length > object.bytes.len() as u64;
+        let is_full = self.is_full.load(Ordering::Acquire) && !update.is_for_full_pool();
+        if is_full && grows && !is_removed {
+            return Err(Refusal::Full);
         }
         Ok(())
     }

@@ -70,17 +70,18 @@ impl Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     steps: Vec<Step>,
+    is_for_full_pool: bool,
 }
 
 impl Update {
     /// One that makes the object.
     pub fn creating() -> Self {
-        Self { steps: vec![Step::Create] }
+        Self { steps: vec![Step::Create], is_for_full_pool: false }
     }
 
     /// One that requires that the object exists.
     pub fn existing() -> Self {
-        Self { steps: vec![Step::Exists] }
+        Self { steps: vec![Step::Exists], is_for_full_pool: false }
     }
 
     /// Adds a step.
@@ -106,6 +107,19 @@ impl Update {
     #[must_use]
     pub fn set(self, name: &str, value: impl Into<Bytes>) -> Self {
         self.then(Step::SetXattr(name.to_owned(), value.into()))
+    }
+
+    /// Lets it be applied also in a full pool. Without this the engine refuses there what adds an object or
+    /// bytes; all else is applied in any case. For what gives room back, and what a take-over needs.
+    #[must_use]
+    pub fn even_if_full(mut self) -> Self {
+        self.is_for_full_pool = true;
+        self
+    }
+
+    /// Whether it is to be applied also in a full pool.
+    pub fn is_for_full_pool(&self) -> bool {
+        self.is_for_full_pool
     }
 
     /// The steps, in order.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use onefold_backend::rados::{
     CephError, CephOptions, Query, RadosCluster, RadosError, RadosPool, Refusal, Step, Update,
+    conformance,
 };
 use onefold_testkit::ceph::{ERASURE_CODED, REPLICATED};
 
@@ -37,6 +38,8 @@ fn a_full_pool_refuses_what_it_has_no_room_for_and_takes_removals() {
     ceph.wait_until("the pool is full", |_| full("d"));
     expect_refusal(pool.update("a", append("2")), Refusal::Full);
     assert_eq!(length(&pool, "a"), 1);
+    pool.update("e", Update::creating().then(Step::Append("1".into())).even_if_full()).unwrap();
+    conformance::full_pool(&pool, "e");
     // What takes no room goes on, and what frees some.
     pool.update("a", Update::existing().expect("x", "1").set("x", "2")).unwrap();
     for name in ["a", "b"] {

@@ -60,7 +60,8 @@ impl Containers {
     /// the container ends then. Only the writer in its name writes into a container.
     ///
     /// # Errors
-    /// [`Refusal::Guard`] if it is sealed: the caller is superseded. If there is no answer after all tries, the
+    /// [`Refusal::Guard`] if it is sealed: the caller is superseded. [`Refusal::Full`]: nothing was written, and the
+    /// call may be repeated once there is room. If there is no answer after all tries, the
     /// caller must repeat the call with the same pages.
     pub fn write(&self, name: &ContainerName, at: u64, pages: Bytes) -> Result<u64, RadosError> {
         let padded = (pages.len() as u64).next_multiple_of(self.alignment());
@@ -69,7 +70,7 @@ impl Containers {
             missing => Bytes::from([&pages[..], &vec![0; missing as usize]].concat()),
         };
         let end = at + padded;
-        let mut tries = 0;
+        let (mut tries, mut unanswered) = (0, None);
         loop {
             tries += 1;
             let update = Update::existing()
@@ -88,9 +89,10 @@ impl Containers {
                     let is_applied = self.look(name)?.is_some_and(is_applied);
                     return if is_applied { Ok(end) } else { Err(error) };
                 }
-                Some(_) => return Err(error),
+                // an earlier try may be applied yet: it is not known that nothing was
+                Some(_) => return Err(unanswered.unwrap_or(error)),
                 None if tries == TRIES => return Err(error),
-                None => {}
+                None => unanswered = Some(error),
             }
         }
     }
@@ -121,7 +123,8 @@ impl Containers {
                 .expect(SEALED, Bytes::new())
                 .then(Step::Write(found.length, directory))
                 .set(LENGTH, number(length))
-                .set(SEALED, number(found.length));
+                .set(SEALED, number(found.length))
+                .even_if_full();
             let Err(error) = self.pool.update(&object, update) else {
                 return Ok(Look { length, sealed: Some(found.length) });
             };

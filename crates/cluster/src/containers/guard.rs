@@ -185,7 +185,8 @@ impl Guards {
                 let (key, value) = (self.own.to_string(), Bytes::new());
                 update = update.then(Step::Omap { key, value });
             }
-            let update = update.then(Step::SetOmap(vec![(self.own.to_string(), value.encode())]));
+            let set = Step::SetOmap(vec![(self.own.to_string(), value.encode())]);
+            let update = update.then(set).even_if_full();
             let Err(error) = self.pool.update(&object(GUARD, name), update) else {
                 return Ok(Registered::Done);
             };

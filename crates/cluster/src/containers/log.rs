@@ -1,7 +1,7 @@
 //! A container that this gateway fills, and one that is read.
 //!
 //! Appends wait in memory until a sync, or until [`WAITING`] bytes wait, and are sent as one write at the end
-//! of the container. Each write ends at a multiple of the pool's alignment; so pages may be followed by unused
+//! of the container. Those that find no room wait on. Each write ends at a multiple of the pool's alignment; so pages may be followed by unused
 //! bytes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -96,7 +96,15 @@ impl Inner {
             None => Ok(()),
         });
         sent.map_err(|error| {
-            self.tail().is_poisoned = true;
+            let mut tail = self.tail();
+            if error.refusal() == Some(Refusal::Full) {
+                // nothing was written: what was to leave waits again
+                let mut waiting = Vec::from(std::mem::take(&mut tail.leaving));
+                waiting.append(&mut tail.waiting);
+                tail.waiting = waiting;
+                return self.containers.backend(&self.name, Operation::Append, error);
+            }
+            tail.is_poisoned = true;
             self.containers.backend(&self.name, Operation::Sync, error)
         })
     }

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use onefold_backend::rados::Step;
-use onefold_backend::{BackendError, Log, LogReader, Operation, Syncer};
+use onefold_backend::{BackendError, Log, LogReader, Operation, Reserved, Syncer};
 
 use super::WAITING;
-use super::objects::{Files, Held};
+use super::objects::{Files, Held, RESERVE};
 
 /// A file of which this process is the writer.
 pub(super) struct RadosLog(Arc<Inner>);
@@ -81,7 +81,8 @@ impl Inner {
         if leaving.is_empty() {
             return Ok(());
         }
-        self.change(Operation::Sync, &[Step::Append(leaving)], |tail| {
+        // a refused append loses nothing, unlike a sync that failed
+        self.change(Operation::Append, &[Step::Append(leaving)], |tail| {
             tail.sent += tail.leaving.len() as u64;
             tail.leaving = Bytes::new();
         })
@@ -102,6 +103,13 @@ impl Inner {
                 tail.changes = changes;
                 then(&mut tail);
                 Ok(())
+            }
+            Err(error) if error.is_full() => {
+                // it was refused, so nothing changed: what was to leave waits again
+                let mut waiting = Vec::from(std::mem::take(&mut tail.leaving));
+                waiting.append(&mut tail.waiting);
+                tail.waiting = waiting;
+                Err(error)
             }
             Err(error) => {
                 tail.is_poisoned = true;
@@ -160,6 +168,29 @@ impl Log for RadosLog {
         self.0.change(Operation::Resize, &[Step::Truncate(len)], |tail| tail.sent = len)
     }
 
+    fn reserve(&mut self, bytes: u64) -> Reserved {
+        let files = self.0.held.files();
+        if self.0.held.name() != RESERVE {
+            return Reserved::Never;
+        }
+        if bytes == 0 {
+            files.set_reserve_spent(true);
+            return Reserved::Never;
+        }
+        // the engine keeps no room, and says whether there is some
+        let probe = self.0.change(Operation::Append, &[Step::Append("\0".into())], |_| ());
+        let cut =
+            probe.and_then(|()| self.0.change(Operation::Resize, &[Step::Truncate(0)], |_| ()));
+        match cut {
+            Ok(()) => {
+                files.set_reserve_spent(false);
+                Reserved::Kept
+            }
+            Err(error) if error.is_full() => Reserved::Full,
+            Err(_) => Reserved::Never,
+        }
+    }
+
     fn len(&self) -> u64 {
         self.0.tail().len()
     }
@@ -213,6 +244,10 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // who opens the file again may expect these bytes, but nobody was promised them
         let _ = self.send();
+        if self.held.name() == RESERVE {
+            // without a reserve nothing is spent
+            self.held.files().set_reserve_spent(false);
+        }
     }
 }
 

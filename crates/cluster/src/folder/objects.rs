@@ -17,6 +17,12 @@ const WRITER: &str = "writer";
 /// that arrives late is refused.
 const CHANGES: &str = "changes";
 
+/// What names of containers begin with.
+const CONTAINER: &str = "container-";
+/// The file by which a pool keeps room for what gives room back. It has no bytes: where appends to it are
+/// refused, the pool of the engine is full, and while it is spent containers may grow all the same.
+pub(super) const RESERVE: &str = "reserve";
+
 /// How often an update is sent whose answer was lost, or which another client's came before.
 const TRIES: u32 = 16;
 
@@ -26,6 +32,8 @@ pub(super) struct Files {
     shard: ObjectId,
     writer: u64,
     open: Mutex<BTreeMap<String, Weak<Held>>>,
+    /// Whether containers may grow in a full pool.
+    is_reserve_spent: AtomicBool,
 }
 
 /// A file while a handle of it is open.
@@ -96,7 +104,8 @@ pub(super) fn is_ours(name: &str) -> Result<(), BackendError> {
 impl Files {
     /// Takes the next writer's number.
     pub(super) fn take(pool: Arc<dyn RadosPool>, shard: ObjectId) -> Result<Self, BackendError> {
-        let mut files = Self { pool, shard, writer: 0, open: Mutex::default() };
+        let (open, is_reserve_spent) = (Mutex::default(), AtomicBool::new(false));
+        let mut files = Self { pool, shard, writer: 0, open, is_reserve_spent };
         let object = format!("{shard}.files");
         let begun = Instant::now();
         let mut last = None;
@@ -109,7 +118,7 @@ impl Files {
                     .expect(WRITER, number(found.writer))
                     .set(WRITER, number(found.writer + 1)),
             };
-            match files.pool.update(&object, update) {
+            match files.pool.update(&object, update.even_if_full()) {
                 Ok(_) => {
                     files.writer = found.map_or(0, |found| found.writer) + 1;
                     return Ok(files);
@@ -123,6 +132,21 @@ impl Files {
             }
         }
         Err(files.unreachable(last, begun.elapsed()))
+    }
+
+    /// Lets containers grow in a full pool, or not any more.
+    pub(super) fn set_reserve_spent(&self, is_spent: bool) {
+        self.is_reserve_spent.store(is_spent, Ordering::Release);
+    }
+
+    /// Whether file `name` may grow in a full pool: all may but containers and the reserve. So a write of new
+    /// pages is refused there, and what the shard needs to be taken over, and to give room back, is not.
+    fn grows_if_full(&self, name: &str) -> bool {
+        match name {
+            RESERVE => false,
+            name if name.starts_with(CONTAINER) => self.is_reserve_spent.load(Ordering::Acquire),
+            _ => true,
+        }
     }
 
     /// The object of file `name`.
@@ -244,9 +268,17 @@ impl Files {
     ) -> Result<(), BackendError> {
         let (object, begun, mut last) = (self.object(name), Instant::now(), None);
         for _ in 0..TRIES {
-            match self.pool.update(&object, update()) {
+            let mut update = update();
+            if self.grows_if_full(name) {
+                update = update.even_if_full();
+            }
+            match self.pool.update(&object, update) {
                 Ok(_) => return Ok(()),
                 Err(error) => match error.refusal() {
+                    // an earlier try may yet be applied: it is not known that nothing was
+                    Some(Refusal::Full) if last.is_some() => {
+                        return Err(self.unreachable(Some(error), begun.elapsed()));
+                    }
                     Some(Refusal::Guard | Refusal::Exists | Refusal::Absent) | None => {
                         last = Some(error)
                     }

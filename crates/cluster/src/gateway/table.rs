@@ -99,7 +99,7 @@ impl Table {
         if !fault!(RecordUnguarded) {
             update = update.then(Step::Omap { key: key.to_owned(), value });
         }
-        match self.pool.update(self.object, update.then(change)) {
+        match self.pool.update(self.object, update.then(change).even_if_full()) {
             Ok(_) => Ok(Changed::Done),
             Err(error) if error.refusal() == Some(Refusal::Guard) => Ok(Changed::Refused),
             Err(error) => Err(error),

@@ -87,7 +87,13 @@ impl ShardObjects {
     }
 
     pub(super) fn update(&self, object: &str, update: Update) -> Result<u64, VolumeError> {
-        self.pool.update(object, update).map_err(|error| failed(Operation::Write, error))
+        self.send(object, update).map_err(|error| failed(Operation::Write, error))
+    }
+
+    /// Applies `update` also in a full pool: a batch may be what gives room back, and a take-over writes some.
+    /// What a client writes is refused before, when its pages are.
+    pub(super) fn send(&self, object: &str, update: Update) -> Result<u64, RadosError> {
+        self.pool.update(object, update.even_if_full())
     }
 
     /// What `query` gets; none if the object is absent.
@@ -133,7 +139,7 @@ impl ShardObjects {
     /// Makes the head of a new shard.
     pub(super) fn create_head(&self, state: &State) -> Result<u64, RadosError> {
         let update = Update::creating().set(WRITER, number(0));
-        self.pool.update(&self.head(), update.set(STATE, state.encode(self.shard)))
+        self.send(&self.head(), update.set(STATE, state.encode(self.shard)))
     }
 
     /// Claims the shard: raises the writer on the head, and returns the new one.
@@ -144,7 +150,7 @@ impl ShardObjects {
                 damaged(&self.head(), 0, format!("no writer comes after {writer}"))
             })?;
             let update = Update::existing().expect(WRITER, number(writer.0));
-            match self.pool.update(&self.head(), update.set(WRITER, number(next.0))) {
+            match self.send(&self.head(), update.set(WRITER, number(next.0))) {
                 Ok(_) => return Ok(next),
                 // Another one claimed it in between: one of those that race always succeeds.
                 Err(error) if error.refusal() == Some(Refusal::Guard) => {}
@@ -164,7 +170,7 @@ impl ShardObjects {
             update = update.then(Step::Version(head.version)).expect(WRITER, number(head.writer.0));
         }
         let update = update.set(STATE, state.encode(self.shard));
-        match self.pool.update(&self.head(), update) {
+        match self.send(&self.head(), update) {
             Ok(version) => {
                 (head.version, head.state) = (version, state);
                 Ok(())
@@ -186,7 +192,7 @@ impl ShardObjects {
         next: u64,
     ) -> Result<u64, RadosError> {
         let update = Update::creating().set(WRITER, number(writer.0)).set(NEXT, number(next));
-        self.pool.update(&self.segment(name), update)
+        self.send(&self.segment(name), update)
     }
 
     /// Lets a segment take nothing of writers before `writer`.
@@ -341,7 +347,7 @@ impl ShardObjects {
     }
 
     fn remove(&self, object: &str) -> Result<(), VolumeError> {
-        match self.pool.update(object, Update::existing().then(Step::Remove)) {
+        match self.send(object, Update::existing().then(Step::Remove)) {
             Err(error) if error.refusal() != Some(Refusal::Absent) => {
                 Err(failed(Operation::Delete, error))
             }

@@ -231,7 +231,7 @@ impl Kept {
             }
             let append = Step::Append(frame.encode(objects.shard).into());
             let update = update.set(NEXT, number(next + 1)).then(append);
-            let error = match objects.pool.update(&objects.segment(open.segment), update) {
+            let error = match objects.send(&objects.segment(open.segment), update) {
                 Ok(_) => {
                     open.length += frame.len() as u64;
                     (open.next, open.is_unsure) = (next + 1, false);
@@ -292,7 +292,7 @@ impl Kept {
             update = update.expect(WRITER, number(writer.0)).expect(NEXT, number(next));
         }
         let update = update.expect(FOLLOW, "").set(FOLLOW, name.encode().to_vec());
-        let follow = match objects.pool.update(&objects.segment(open.segment), update) {
+        let follow = match objects.send(&objects.segment(open.segment), update) {
             Ok(_) => name,
             Err(error) => {
                 let found = self.refused(open, error)?;

@@ -1,10 +1,10 @@
 //! Processes that end together.
 
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -34,12 +34,13 @@ impl Daemons {
         Self { folder: folder.to_owned(), leader, guard, inputs, running: Vec::new() }
     }
 
-    /// Starts a daemon that stays in the foreground.
+    /// Starts a daemon that stays in the foreground. What it writes to standard error is in its log.
     pub(super) fn start(&mut self, name: &str, mut command: Command) {
+        let log = append_to(&self.log(name));
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(log)
             .process_group(pid(&self.leader).as_raw_nonzero().get())
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -66,11 +67,29 @@ impl Daemons {
         killed
     }
 
+    /// The exit status of the daemon `name` if it has ended by itself; it is forgotten then.
+    pub(super) fn ended(&mut self, name: &str) -> Option<ExitStatus> {
+        let at = self.running.iter().position(|(running, _)| running == name)?;
+        let status = self.running[at].1.try_wait().expect("it is a child of this process")?;
+        self.running.remove(at);
+        Some(status)
+    }
+
+    /// The number of the process of daemon `name`.
+    pub(super) fn process(&self, name: &str) -> Option<u32> {
+        self.running.iter().find(|(running, _)| running == name).map(|(_, child)| child.id())
+    }
+
+    /// The log of daemon `name`.
+    pub(super) fn log(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.log"))
+    }
+
     /// The last lines of each log.
     pub(super) fn ends_of_logs(&self) -> String {
         let mut text = String::new();
         for (name, _) in &self.running {
-            let log = fs::read(self.folder.join(format!("{name}.log"))).unwrap_or_default();
+            let log = fs::read(self.log(name)).unwrap_or_default();
             let end = String::from_utf8_lossy(&log[log.len().saturating_sub(END)..]);
             writeln!(text, "\n{name}.log: {end}").expect("a string takes it");
         }
@@ -104,6 +123,12 @@ fn begin(command: &mut Command) -> (Child, ChildStdin) {
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let input = child.stdin.take().expect("it is piped");
     (child, input)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a log of a test, no durable byte")]
+fn append_to(log: &Path) -> File {
+    let opened = File::options().append(true).create(true).open(log);
+    opened.unwrap_or_else(|error| panic!("{}: {error}", log.display()))
 }
 
 fn pid(child: &Child) -> Pid {

@@ -3,6 +3,7 @@
 
 mod conf;
 mod daemons;
+mod gateways;
 
 use std::collections::BTreeSet;
 use std::env;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use daemons::Daemons;
+pub use gateways::{Ended, Gateways, NAMESPACE, write_and_read};
 
 /// The programs that a cluster needs, and the Debian packages that have them.
 const PROGRAMS: [(&str, &str); 5] = [
@@ -174,10 +176,20 @@ impl Ceph {
 
     /// Kills the daemons whose names begin with `prefix`, all before any of them is started again.
     pub fn kill_and_start(&mut self, prefix: &str) {
-        for name in self.daemons.kill(prefix) {
-            let (kind, id) = name.split_once('.').expect("it is a kind and a number");
-            self.start_daemon(kind, id);
+        for name in self.kill(prefix) {
+            self.start_again(&name);
         }
+    }
+
+    /// Kills the daemons whose names begin with `prefix`, and returns their names.
+    pub fn kill(&mut self, prefix: &str) -> Vec<String> {
+        self.daemons.kill(prefix)
+    }
+
+    /// Starts a daemon of Ceph, such as `osd.1`, that was killed.
+    pub fn start_again(&mut self, name: &str) {
+        let (kind, id) = name.split_once('.').expect("it is a kind and a number");
+        self.start_daemon(kind, id);
     }
 
     fn start_daemon(&mut self, kind: &str, id: &str) {

@@ -100,7 +100,16 @@ impl Engine {
         for file in files.iter().filter(|_| !fault!(ContainersUnsynced)) {
             // asked before: a footer that comes meanwhile may not be durable yet
             let is_complete = file.is_complete();
-            file.sync().map_err(|error| self.shard.stop(&file.name, error))?;
+            if let Err(error) = file.sync() {
+                if !error.may_sync_again() {
+                    return Err(self.shard.stop(&file.name, error));
+                }
+                // the file keeps what it has; the next commit syncs all of them again
+                let mut state = self.state();
+                state.waiting.put_back(bodies);
+                state.pages.put_back_unsynced(files);
+                return Err(error.into());
+            }
             if is_complete {
                 file.let_close();
             }

@@ -929,6 +929,11 @@ impl Pages {
         files
     }
 
+    /// Puts back what [`take_unsynced`](Self::take_unsynced) took, and was not synced.
+    pub(crate) fn put_back_unsynced(&mut self, files: &[Arc<PageFile>]) {
+        self.unsynced.splice(..0, files.iter().cloned());
+    }
+
     /// Where a page is that a map or a table names; `None` if its container is gone.
     pub(crate) fn locate(&self, page: Handle) -> Result<Option<Located>, Missing> {
         let page = self.resolve(page);

@@ -21,6 +21,9 @@ use crate::rados::{
 /// An object that is never made: what asks for the kind of a pool changes nothing.
 const PROBE: &str = "onefold.probe";
 
+/// `LIBRADOS_OPERATION_FULL_FORCE`
+const FULL_FORCE: c_int = 128;
+
 /// A namespace of a pool of Ceph.
 #[derive(Debug)]
 pub struct CephPool {
@@ -101,7 +104,7 @@ impl CephPool {
         ];
         let (tell, told) = sync_channel(1);
         // The receiver below lives until it has received.
-        self.send(PROBE, &steps, Box::new(move |result| drop(tell.send(result))));
+        self.send(PROBE, &steps, 0, Box::new(move |result| drop(tell.send(result))));
         match told.recv().expect("`send` answers once") {
             Ok(_) => Ok(true),
             Err(error) => match error.refusal() {
@@ -112,8 +115,8 @@ impl CephPool {
         }
     }
 
-    /// Begins to apply `steps`, in their order, all of them or none.
-    fn send(&self, object: &str, steps: &[Step], done: OnUpdated) {
+    /// Begins to apply `steps`, in their order, all of them or none, with `flags` of the library.
+    fn send(&self, object: &str, steps: &[Step], flags: c_int, done: OnUpdated) {
         let functions = self.io.connection.functions;
         let changes = Changes::new(functions, steps);
         let name = c_name(object);
@@ -129,7 +132,7 @@ impl CephPool {
         let code = unsafe {
             let (list, time) = (changes.list, ptr::null_mut());
             let (io, name) = (self.io.handle, name.as_ptr());
-            (functions.rados_aio_write_op_operate)(list, io, completion, name, time, 0)
+            (functions.rados_aio_write_op_operate)(list, io, completion, name, time, flags)
         };
         if code < 0 {
             // SAFETY: nothing was sent, so the library does not call `completed`.
@@ -231,7 +234,8 @@ impl RadosPool for CephPool {
         if update.bytes() > self.kind.max_update {
             return done(Err(refused(&self.kind, object, Refusal::TooLarge)));
         }
-        self.send(object, update.steps(), done);
+        let flags = if update.is_for_full_pool() { FULL_FORCE } else { 0 };
+        self.send(object, update.steps(), flags, done);
     }
 
     fn query(&self, object: &str, query: &Query) -> Result<Answer, RadosError> {
