@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use onefold_backend::rados::{Query, RadosError, RadosPool, Refusal, Step, Update};
@@ -30,6 +31,8 @@ pub struct Look {
 #[derive(Clone)]
 pub struct Containers {
     pub(super) pool: Arc<dyn RadosPool>,
+    /// Whether they may grow in a full pool now.
+    grow_if_full: Arc<AtomicBool>,
 }
 
 fn number(number: u64) -> Bytes {
@@ -39,7 +42,17 @@ fn number(number: u64) -> Bytes {
 impl Containers {
     /// Those in `pool`, which is the pool for data.
     pub fn new(pool: Arc<dyn RadosPool>) -> Self {
-        Self { pool }
+        Self { pool, grow_if_full: Arc::default() }
+    }
+
+    /// The same, which grow in a full pool while `grow_if_full` is true.
+    pub(super) fn growing(self, grow_if_full: Arc<AtomicBool>) -> Self {
+        Self { grow_if_full, ..self }
+    }
+
+    /// `update`, which makes a container grow.
+    fn growth(&self, update: Update) -> Update {
+        if self.grow_if_full.load(Ordering::Acquire) { update.even_if_full() } else { update }
     }
 
     /// Every write but that of the directory has a multiple of so many bytes.
@@ -52,7 +65,7 @@ impl Containers {
     /// # Errors
     /// If there is no answer the update is *not* sent again: the caller must give the container up.
     pub fn create(&self, name: &ContainerName) -> Result<(), RadosError> {
-        let update = Update::creating().set(LENGTH, number(0));
+        let update = self.growth(Update::creating().set(LENGTH, number(0)));
         self.pool.update(&object(CONTAINER, name), update).map(drop)
     }
 
@@ -78,7 +91,7 @@ impl Containers {
                 .expect(SEALED, Bytes::new())
                 .then(Step::Write(at, pages.clone()))
                 .set(LENGTH, number(end));
-            let Err(error) = self.pool.update(&object(CONTAINER, name), update) else {
+            let Err(error) = self.pool.update(&object(CONTAINER, name), self.growth(update)) else {
                 return Ok(end);
             };
             match error.refusal() {

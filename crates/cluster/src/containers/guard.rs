@@ -126,6 +126,7 @@ impl Guards {
             Update::creating()
                 .set(ACCESS, access.code())
                 .then(Step::SetOmap(vec![(self.own.to_string(), value.encode())]))
+                .even_if_full()
         };
         let created = self.pool.update(&object(GUARD, name), update());
         fault!(CreatedAgain => if matches!(&created, Err(error) if error.refusal().is_none()) {

@@ -1,6 +1,7 @@
 //! What a pool of volumes asks for, done by guards and containers.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use onefold_backend::rados::RadosPool;
 use onefold_backend::{BackendError, LogReader, Operation};
@@ -31,8 +32,10 @@ impl SharedContainers {
         data: Arc<dyn RadosPool>,
         own: ObjectId,
         hints: Arc<dyn Hints>,
+        grow_if_full: Arc<AtomicBool>,
     ) -> Self {
-        Self { guards: Guards::new(meta, own), containers: Containers::new(data), hints }
+        let containers = Containers::new(data).growing(grow_if_full);
+        Self { guards: Guards::new(meta, own), containers, hints }
     }
 }
 

@@ -17,6 +17,7 @@ mod log;
 mod objects;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use onefold_backend::rados::RadosPool;
 use onefold_backend::{BackendError, Folder, Log, LogReader, Operation, Pages};
@@ -41,6 +42,11 @@ impl RadosFolder {
     /// If the pool refuses it or gives no answer.
     pub fn take(pool: Arc<dyn RadosPool>, shard: ObjectId) -> Result<Self, BackendError> {
         Files::take(pool, shard).map(|files| Self(Arc::new(files)))
+    }
+
+    /// Whether the shard's reserve is spent: containers may grow in a full pool then.
+    pub(crate) fn reserve_spent(&self) -> Arc<AtomicBool> {
+        Arc::clone(self.0.reserve_spent())
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Files {
     writer: u64,
     open: Mutex<BTreeMap<String, Weak<Held>>>,
     /// Whether containers may grow in a full pool.
-    is_reserve_spent: AtomicBool,
+    is_reserve_spent: Arc<AtomicBool>,
 }
 
 /// A file while a handle of it is open.
@@ -104,7 +104,7 @@ pub(super) fn is_ours(name: &str) -> Result<(), BackendError> {
 impl Files {
     /// Takes the next writer's number.
     pub(super) fn take(pool: Arc<dyn RadosPool>, shard: ObjectId) -> Result<Self, BackendError> {
-        let (open, is_reserve_spent) = (Mutex::default(), AtomicBool::new(false));
+        let (open, is_reserve_spent) = (Mutex::default(), Arc::default());
         let mut files = Self { pool, shard, writer: 0, open, is_reserve_spent };
         let object = format!("{shard}.files");
         let begun = Instant::now();
@@ -132,6 +132,11 @@ impl Files {
             }
         }
         Err(files.unreachable(last, begun.elapsed()))
+    }
+
+    /// Whether the reserve is spent.
+    pub(super) fn reserve_spent(&self) -> &Arc<AtomicBool> {
+        &self.is_reserve_spent
     }
 
     /// Lets containers grow in a full pool, or not any more.

@@ -51,8 +51,10 @@ pub fn open_shard(
     hints: Arc<dyn Hints>,
     options: Options,
 ) -> Result<(SharedShard, Vec<VolumeError>), VolumeError> {
-    let folder: Arc<dyn Folder> = Arc::new(RadosFolder::take(Arc::clone(meta), id)?);
-    let containers = SharedContainers::new(Arc::clone(meta), Arc::clone(data), id, hints);
+    let folder = RadosFolder::take(Arc::clone(meta), id)?;
+    let (meta_pool, data) = (Arc::clone(meta), Arc::clone(data));
+    let containers = SharedContainers::new(meta_pool, data, id, hints, folder.reserve_spent());
+    let folder: Arc<dyn Folder> = Arc::new(folder);
     let containers = Arc::new(containers);
     let sharing = Arc::<SharedContainers>::clone(&containers);
     let container_len = options.container_len.min(CONTAINER_LEN);

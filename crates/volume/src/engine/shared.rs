@@ -103,6 +103,9 @@ impl Engine {
                 // a creation is sent once: the next container has another name
                 Err(error) => {
                     self.give_up_number(number);
+                    if error.is_full() {
+                        return Err(error);
+                    }
                     failed = Some(error);
                 }
             }
