@@ -338,7 +338,7 @@ fn make(pool: &Arc<dyn RadosPool>) {
 
 /// Runs one world, and fails if clients saw what one register a block cannot have shown.
 pub(crate) fn run(seed: u64, tally: &mut Tally) {
-    let trouble = if seed % 4 == 0 { 0 } else { 2 + seed % 30 };
+    let trouble = if seed.is_multiple_of(4) { 0 } else { 2 + seed % 30 };
     let pool = Arc::new(MemoryRados::replicated());
     let plain: Arc<dyn RadosPool> = Arc::<MemoryRados>::clone(&pool);
     make(&plain);
