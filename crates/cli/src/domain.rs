@@ -108,12 +108,7 @@ impl Volumes {
             return Ok(Arc::clone(&own.gateway));
         }
         let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
-        let settings = Settings {
-            about: about(String::new(), false),
-            options: self.options.clone(),
-            data: None,
-            hints: Arc::new(()),
-        };
+        let settings = Settings::new(about(String::new(), false), self.options.clone());
         let gateway = Gateway::begin(&self.reached.pool, &clock, settings, Arc::new(()));
         let gateway = Arc::new(gateway.with_context(|| self.reached.place())?);
         let _renewing = Running::renewing(&gateway);

@@ -49,6 +49,8 @@ onefold_backend::seeded_bugs! {
         OpenedAnyVersion,
         /// A sweep looks at the shard's registrations before it reads the guard.
         SweptByOldMemory,
+        /// A gateway that was superseded takes what its successor has registered for leaked.
+        SuccessorTakenForLeak,
         /// No shard looks for registrations of its own that it does not know of.
         NeverSwept,
     }

@@ -43,12 +43,7 @@ fn a_domain_is_made_once_and_found_as_it_was_made() {
     assert!(format!("{refused}: {refused:?}").contains("ErasureCoded"), "{refused:?}");
     assert!(objects(&erasure_coded).is_empty());
     let clock: Arc<dyn LeaseClock> = Arc::<Moved>::default();
-    let settings = Settings {
-        about: about("a"),
-        options: Options::default(),
-        data: None,
-        hints: Arc::new(()),
-    };
+    let settings = Settings::new(about("a"), Options::default());
     let empty: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
     let refused = Gateway::begin(&empty, &clock, settings, Arc::new(()));
     assert!(matches!(refused, Err(VolumeError::NoPool)));

@@ -57,7 +57,7 @@ fn every_bug_is_caught() {
                 handover::play(seed, &mut handover::Tally::default());
             }
             Bug::LeasesSeenEarlier => handover::begin_while_another_looks(),
-            Bug::ReadUnsettled => {
+            Bug::ReadUnsettled | Bug::SuccessorTakenForLeak => {
                 world::run(seed, &mut world::Tally::default());
             }
             _ => race(seed, 3 + seed % 30, &mut Tally::default()),

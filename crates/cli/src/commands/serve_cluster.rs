@@ -370,10 +370,8 @@ impl Serve {
         let answer = move |request, asker: &Cancel| asked.answer(request, asker);
         let hints = self.peers.start(peer, process, pool, members, answer)?;
         let settings = Settings {
-            about,
-            options: self.pool.options(),
-            data: None,
             hints: Arc::<PooledHints>::clone(&hints),
+            ..Settings::new(about, self.pool.options())
         };
         let audience: Arc<dyn Audience> = Arc::<Offered>::clone(&offered);
         let gateway = loop {

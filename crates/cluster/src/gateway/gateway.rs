@@ -34,6 +34,15 @@ pub struct Settings {
     pub data: Option<Arc<dyn RadosPool>>,
     /// Where shards look for pages that others have stored.
     pub hints: Arc<dyn Hints>,
+    /// How many shards of a dead gateway it opens at once, at least one.
+    pub at_once: usize,
+}
+
+impl Settings {
+    /// Those of a gateway whose containers are where all else is, and that asks nobody for pages.
+    pub fn new(about: About, options: Options) -> Self {
+        Self { about, options, data: None, hints: Arc::new(()), at_once: 8 }
+    }
 }
 
 /// A gateway.

@@ -24,8 +24,6 @@ const RANK_WAIT: Duration = Duration::from_secs(3);
 const MOST_RANKS: u32 = 4;
 /// How long a shard is left alone that could not be opened.
 const FAILED_WAIT: Duration = Duration::from_secs(10);
-/// Shards that are taken over at a time.
-const AT_ONCE: usize = 8;
 
 /// What a gateway remembers between rounds.
 #[derive(Default)]
@@ -202,7 +200,8 @@ impl Gateway {
                 }
             }
         };
-        let threads = due.lock().unwrap_or_else(PoisonError::into_inner).len().min(AT_ONCE);
+        let threads = due.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let threads = threads.min(self.settings.at_once);
         if threads <= 1 {
             return work();
         }

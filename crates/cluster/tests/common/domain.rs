@@ -102,7 +102,7 @@ pub(crate) fn try_node(
     let options = Options { table_bytes: 1 << 20, container_len: 64 << 10, ..Options::default() };
     let clients = Arc::<Clients>::default();
     let clock: Arc<dyn LeaseClock> = Arc::<Moved>::clone(clock);
-    let settings = Settings { about: about(host), options, data: None, hints: Arc::new(()) };
+    let settings = Settings::new(about(host), options);
     let gateway = Gateway::begin(pool, &clock, settings, Arc::<Clients>::clone(&clients))?;
     Ok(Node { gateway, clients })
 }

@@ -1,7 +1,10 @@
-//! Gateways that serve one volume, each on a thread of its own, which run one at a time and change between any
-//! two operations on objects, as a seed says. They crash, sleep and lose answers; updates arrive late or twice;
-//! clocks differ in time and rate. Clients note what they saw.
+//! Gateways that serve two volumes, which are shards that share containers. Each gateway has a thread of its own;
+//! they run one at a time and change between any two operations on objects, as a seed says. They crash, sleep and
+//! lose answers; updates arrive late or twice; clocks differ in time and rate. Clients note what they saw. In the
+//! end all volumes are deleted, and no container and no guard may be left.
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,10 +12,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Update};
 use onefold_block::{BlockDevice, BlockSize, Durability};
+use onefold_cluster::containers::fsck;
+use onefold_cluster::hints::{Hint, Hints};
 use onefold_cluster::{
     About, Audience, Domain, Gateway, GatewayEvent, LeaseClock, OpenShard, Reached, Settings,
     Shards,
 };
+use onefold_fingerprint::Fingerprint;
 use onefold_seal::ObjectId;
 use onefold_volume::{Codec, Hash, Options, VolumeError};
 
@@ -22,7 +28,7 @@ use crate::turns::Turns;
 const GATEWAYS: usize = 3;
 /// How often each process is started.
 const LIVES: usize = 3;
-const NAME: &str = "disk";
+const NAMES: [&str; 2] = ["disk", "copy"];
 const BLOCK: usize = 512;
 const BLOCKS: u64 = 3;
 /// Each operation on an object takes at most so long, in milliseconds.
@@ -37,8 +43,24 @@ pub(crate) struct Tally {
     pub(crate) unanswered: usize,
     pub(crate) crashes: usize,
     pub(crate) late: usize,
-    /// How often a gateway opened the shard.
+    /// How often a gateway opened a shard.
     pub(crate) opened: usize,
+    pub(crate) maintained: usize,
+}
+
+/// Hints that never leave, whatever became of the pages.
+#[derive(Default)]
+struct Told(Mutex<BTreeMap<Fingerprint, Hint>>);
+
+impl Hints for Told {
+    fn find(&self, fingerprints: &[Fingerprint]) -> Vec<Option<Hint>> {
+        let all = self.0.lock().unwrap();
+        fingerprints.iter().map(|one| all.get(one).copied()).collect()
+    }
+
+    fn add(&self, pages: &[(Fingerprint, Hint)]) {
+        self.0.lock().unwrap().extend(pages.iter().copied());
+    }
 }
 
 struct World {
@@ -49,6 +71,10 @@ struct World {
     /// Counts what clients ask and are answered.
     moment: AtomicU64,
     history: Mutex<Vec<Seen>>,
+    /// How often each block was written: blocks of both volumes get the same pages, one after the other.
+    written: Mutex<BTreeMap<u64, u64>>,
+    /// What shards tell one another of pages.
+    hints: Arc<Told>,
     /// What gateways told, for who looks for an error.
     events: Mutex<Vec<String>>,
     clients: Mutex<Vec<Arc<FatedRados>>>,
@@ -133,7 +159,7 @@ impl World {
     }
 }
 
-fn settings(host: &str) -> Settings {
+fn settings(host: &str, hints: Arc<dyn Hints>) -> Settings {
     let options = Options {
         table_bytes: 64 << 10,
         container_len: 4096,
@@ -147,9 +173,11 @@ fn settings(host: &str) -> Settings {
         nbd: format!("{host}:10809"),
         rpc: Bytes::new(),
     };
-    Settings { about, options, data: None, hints: Arc::new(()) }
+    // so that one thread does it all
+    Settings { hints, at_once: 1, ..Settings::new(about, options) }
 }
 
+/// The bytes of a block: not zeros but for 0, which is what a hole has.
 fn page(value: u64) -> Vec<u8> {
     value.to_le_bytes().repeat(BLOCK / 8)
 }
@@ -176,15 +204,19 @@ impl Process {
         }
     }
 
-    /// One request of a client to a block of `shard`.
-    fn ask(&self, shard: &OpenShard) {
-        let Ok(device) = shard.device(NAME) else { return };
-        let register = self.below(BLOCKS);
-        let offset = register * BLOCK as u64;
+    /// One request of a client to a block of volume `volume` of `shard`.
+    fn ask(&self, shard: &OpenShard, volume: usize) {
+        let Ok(device) = shard.device(NAMES[volume]) else { return };
+        let block = self.below(BLOCKS);
+        let (register, offset) = (volume as u64 * BLOCKS + block, block * BLOCK as u64);
         let invoked = self.world.moment();
         if self.below(2) == 0 {
-            // no two moments are one
-            let value = invoked;
+            let value = {
+                let mut written = self.world.written.lock().unwrap();
+                let count = written.entry(register).or_default();
+                *count += 1;
+                1 + *count * BLOCKS + block
+            };
             let outcome = device.write(offset, &page(value), Durability::OnFlush);
             let is_answered = outcome.is_ok() && !self.is_dead();
             let answered = is_answered.then(|| self.world.moment());
@@ -215,9 +247,13 @@ impl Process {
         self.world.history.lock().unwrap().push(seen);
     }
 
-    /// The shard, if it is here or can be had.
-    fn reach(&self, gateway: &Gateway) -> Result<Option<Arc<OpenShard>>, VolumeError> {
-        let Some(record) = gateway.names().find(NAME)? else { return Ok(None) };
+    /// The shard of a volume, if it is here or can be had.
+    fn reach(
+        &self,
+        gateway: &Gateway,
+        volume: usize,
+    ) -> Result<Option<Arc<OpenShard>>, VolumeError> {
+        let Some(record) = gateway.names().find(NAMES[volume])? else { return Ok(None) };
         match gateway.reach(record.shard)? {
             Reached::Here(shard) => {
                 self.world.tally(|tally| tally.opened += 1);
@@ -237,27 +273,32 @@ impl Process {
         let pool: Arc<dyn RadosPool> = Arc::<FatedRados>::clone(client);
         let clock: Arc<dyn LeaseClock> = Arc::new(clock);
         let host = format!("node-{}", self.number);
-        let gateway = Gateway::begin(&pool, &clock, settings(&host), self.audience())?;
-        // clients keep the shard that they found, as open connections do
-        let mut shard = None;
+        let gateway =
+            Gateway::begin(&pool, &clock, settings(&host, self.hints()), self.audience())?;
+        // clients keep the shards that they found, as open connections do
+        let mut shards: [Option<Arc<OpenShard>>; NAMES.len()] = Default::default();
         for _ in 0..20 + self.below(60) {
             if self.is_dead() {
                 break;
             }
-            match self.below(24) {
+            let volume = self.below(NAMES.len() as u64) as usize;
+            match self.below(26) {
                 0..=9 => {
+                    let shard = &mut shards[volume];
                     if shard.is_none() {
-                        shard = self.reach(&gateway).unwrap_or_default();
+                        *shard = self.reach(&gateway, volume).unwrap_or_default();
                     }
-                    if let Some(shard) = &shard {
-                        self.ask(shard);
+                    if let Some(shard) = shard {
+                        self.ask(shard, volume);
                     }
                 }
                 10..=15 => gateway.renew(),
                 16..=20 => gateway.poll(),
                 21 => self.sleep(self.below(12_000)),
-                22 => shard = None,
-                _ => self.hand_over(&gateway)?,
+                22 => shards[volume] = None,
+                23 => self.keep(&shards)?,
+                24 => self.close(&shards)?,
+                _ => self.hand_over(&gateway, volume)?,
             }
         }
         if self.below(2) == 0 && !self.is_dead() {
@@ -269,8 +310,32 @@ impl Process {
         Ok(())
     }
 
-    fn hand_over(&self, gateway: &Gateway) -> Result<(), VolumeError> {
-        let Some(record) = gateway.names().find(NAME)? else { return Ok(()) };
+    fn hints(&self) -> Arc<dyn Hints> {
+        Arc::<Told>::clone(&self.world.hints)
+    }
+
+    /// What a gateway does for its shards now and then. A shard that it has lost refuses it.
+    fn keep(&self, shards: &[Option<Arc<OpenShard>>]) -> Result<(), VolumeError> {
+        for shard in shards.iter().flatten().filter(|shard| shard.pool().stopped().is_none()) {
+            if shard.shared().maintain().is_ok() {
+                self.world.tally(|tally| tally.maintained += 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes containers, and looks for leaks.
+    fn close(&self, shards: &[Option<Arc<OpenShard>>]) -> Result<(), VolumeError> {
+        let open: Vec<_> = shards.iter().flatten().map(|shard| shard.shared()).collect();
+        if let Some(first) = open.first() {
+            first.close_sparse(0.2)?;
+            fsck(&open, true)?;
+        }
+        Ok(())
+    }
+
+    fn hand_over(&self, gateway: &Gateway, volume: usize) -> Result<(), VolumeError> {
+        let Some(record) = gateway.names().find(NAMES[volume])? else { return Ok(()) };
         if self.below(2) == 0 {
             return gateway.give_back(record.shard);
         }
@@ -325,14 +390,17 @@ impl LeaseClock for Still {
     }
 }
 
-/// A gateway on whom nothing happens, which makes the volume and ends.
+/// A gateway on whom nothing happens, which makes the volumes and ends.
 fn make(pool: &Arc<dyn RadosPool>) {
     Domain::create(pool, Hash::Blake3, Codec::Zstd).unwrap();
     let clock: Arc<dyn LeaseClock> = Arc::new(Still);
-    let gateway = Gateway::begin(pool, &clock, settings("first"), Arc::new(())).unwrap();
+    let settings = settings("first", Arc::new(()));
+    let gateway = Gateway::begin(pool, &clock, settings, Arc::new(())).unwrap();
     gateway.renew();
     let size = BLOCKS * BLOCK as u64;
-    gateway.create(NAME, |pool| pool.create_volume(NAME, size, BlockSize::B512)).unwrap();
+    for name in NAMES {
+        gateway.create(name, |pool| pool.create_volume(name, size, BlockSize::B512)).unwrap();
+    }
     gateway.end().unwrap();
 }
 
@@ -348,6 +416,8 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
         time: AtomicU64::new(0),
         moment: AtomicU64::new(0),
         history: Mutex::default(),
+        written: Mutex::default(),
+        hints: Arc::default(),
         events: Mutex::default(),
         clients: Mutex::default(),
         trouble,
@@ -378,7 +448,7 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
         }
     });
     while world.deliver_one() {}
-    read_all(&world, &plain);
+    end(&world, &plain);
     let problem = violation(&world.history.lock().unwrap());
     world.clients.lock().unwrap().clear();
     let history = world.history.lock().unwrap();
@@ -396,35 +466,71 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
         tally.crashes += found.crashes;
         tally.late += found.late;
         tally.opened += found.opened;
+        tally.maintained += found.maintained;
     });
 }
 
-/// A gateway on whom nothing happens takes the shard over and reads all blocks.
-fn read_all(world: &Arc<World>, pool: &Arc<dyn RadosPool>) {
+/// A gateway on whom nothing happens takes the shards over, reads all blocks, and deletes everything.
+fn end(world: &Arc<World>, pool: &Arc<dyn RadosPool>) {
     let clock = Skewed { world: Arc::clone(world), offset: 0, rate: 1000 };
     let clock: Arc<dyn LeaseClock> = Arc::new(clock);
-    let gateway = Gateway::begin(pool, &clock, settings("last"), Arc::new(())).unwrap();
-    let record = gateway.names().find(NAME).unwrap().expect("nobody deletes it");
-    let shard = loop {
+    let hints: Arc<dyn Hints> = Arc::<Told>::clone(&world.hints);
+    let gateway = Gateway::begin(pool, &clock, settings("last", hints), Arc::new(())).unwrap();
+    for (volume, name) in NAMES.into_iter().enumerate() {
+        let shard = reach_at_last(world, &gateway, name);
+        read_all(world, &shard, volume);
+        assert_eq!(shard.pool().check(), Vec::<String>::new());
+    }
+    // this one stays, to look after what the others leave
+    gateway.create("none", |pool| pool.create_volume("none", 4096, BlockSize::B512)).unwrap();
+    for name in NAMES {
+        let shard = reach_at_last(world, &gateway, name);
+        let mut changing = shard.change();
+        shard.pool().delete_volume(name).unwrap();
+        changing.sync().unwrap();
+        drop(changing);
+        let id = shard.id();
+        drop(shard);
+        gateway.give_back(id).unwrap();
+    }
+    let last = reach_at_last(world, &gateway, "none");
+    last.shared().vacate().unwrap();
+    fsck(&[last.shared()], true).unwrap();
+    let mut left = Vec::new();
+    let mut each = |object: &str| {
+        let is_left = object.contains(".guard.") || object.contains(".container.");
+        left.extend(is_left.then(|| object.to_owned()));
+        ControlFlow::Continue(())
+    };
+    pool.list(&mut each).unwrap();
+    assert_eq!(left, Vec::<String>::new());
+}
+
+fn reach_at_last(world: &World, gateway: &Gateway, name: &str) -> Arc<OpenShard> {
+    let record = gateway.names().find(name).unwrap().expect("nobody deletes it");
+    loop {
         world.time.fetch_add(1000, Ordering::Relaxed);
         gateway.renew();
         gateway.poll();
         match gateway.reach(record.shard).unwrap() {
-            Reached::Here(shard) => break shard,
+            Reached::Here(shard) => return shard,
             other => assert!(world.time.load(Ordering::Relaxed) < 10_000_000, "{other:?}"),
         }
-    };
-    let device = shard.device(NAME).unwrap();
-    for register in 0..BLOCKS {
+    }
+}
+
+fn read_all(world: &World, shard: &OpenShard, volume: usize) {
+    let device = shard.device(NAMES[volume]).unwrap();
+    for block in 0..BLOCKS {
         let mut found = vec![0; BLOCK];
         let invoked = world.moment();
-        device.read(register * BLOCK as u64, &mut found).unwrap();
+        device.read(block * BLOCK as u64, &mut found).unwrap();
         let value = u64::from_le_bytes(*found.first_chunk().expect("a block is longer"));
-        let answered = Some(world.moment());
-        let seen = Seen { by: GATEWAYS, register, did: Did::Read(value), invoked, answered };
+        let (register, answered) = (volume as u64 * BLOCKS + block, Some(world.moment()));
+        let did = Did::Read(value);
+        let seen = Seen { by: GATEWAYS, register, did, invoked, answered };
         world.history.lock().unwrap().push(seen);
     }
-    assert_eq!(shard.pool().check(), Vec::<String>::new());
 }
 
 /// A history, a line for each operation.
