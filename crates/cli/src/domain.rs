@@ -1,6 +1,9 @@
 //! Requests to volumes in a cluster: each goes to the gateway that has the volume, or is executed here, by a
 //! lease of this process, if no gateway has it.
 
+mod detach;
+mod fsck;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,6 +19,8 @@ use onefold_cluster::{
 use onefold_seal::ObjectId;
 use onefold_volume::{Options, Pool, VolumeError};
 
+pub(crate) use self::detach::{detach, remove_left};
+pub(crate) use self::fsck::fsck;
 use crate::cluster::{Reached, Unavailable, about, control_folder};
 use crate::service::control::Asking;
 use crate::service::peers;
@@ -111,7 +116,7 @@ impl Volumes {
         let settings = Settings {
             about: about(String::new(), false),
             options: self.options.clone(),
-            data: None,
+            data: self.reached.data(&self.domain)?,
             hints: Arc::new(()),
         };
         let gateway = Gateway::begin(&self.reached.pool, &clock, settings, Arc::new(()));
@@ -198,7 +203,10 @@ impl Volumes {
 
     fn ask_shard(&mut self, id: ObjectId, request: Request) -> Result<Answer> {
         match self.doer(id)? {
-            Doer::Here(shard) => perform(request, &shard, &NotServed),
+            Doer::Here(shard) => match &request {
+                Request::Detach { from, to } => detach(&*self.own()?, &shard, (from, to), &|| true),
+                _ => perform(request, &shard, &NotServed),
+            },
             Doer::There(asking) => {
                 let request = Request::InShard { shard: id.to_string(), asked: Box::new(request) };
                 asking.ask(&request).with_context(|| self.reached.place())?.accepted()
