@@ -198,3 +198,75 @@ fn spread(id: ObjectId, every: Duration) -> Duration {
     let [first, second, ..] = *id.as_bytes();
     every * u32::from(u16::from_be_bytes([first, second])) / (1 << 16)
 }
+
+#[cfg(test)]
+mod tests {
+    use onefold_backend::rados::{MemoryRados, Query, RadosPool};
+    use onefold_block::BlockSize;
+    use onefold_cluster::containers::{Guards, Value};
+    use onefold_cluster::hints::ContainerName;
+    use onefold_cluster::{BootClock, Domain, LeaseClock, Settings};
+    use onefold_volume::{Codec, Hash, Options};
+
+    use super::*;
+    use crate::cluster::about;
+
+    fn gateway(pool: &Arc<dyn RadosPool>) -> Gateway {
+        Domain::create(pool, Hash::Blake3, Codec::Zstd).unwrap();
+        let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
+        let settings = Settings {
+            about: about(String::new(), true),
+            options: Options { table_bytes: 1 << 20, ..Options::default() },
+            data: None,
+            hints: Arc::new(()),
+        };
+        Gateway::begin(pool, &clock, settings, Arc::new(())).unwrap()
+    }
+
+    #[test]
+    fn what_is_due_is_done_and_nothing_before() {
+        let pool: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
+        let gateway = gateway(&pool);
+        let make =
+            |pool: &onefold_volume::Pool| pool.create_volume("disk", 1 << 20, BlockSize::B4096);
+        let shard = gateway.create("disk", make).unwrap();
+        let temporary = format!(".detach-{}-{}", ObjectId::random(), ObjectId::random());
+        shard.pool().clone_volume("disk", &temporary, true).unwrap();
+        shard.change().sync().unwrap();
+        // a guard that was made late, of a shard that is gone
+        let lost = ObjectId::random();
+        let name = ContainerName { shard: lost, writer: 1, number: 1 };
+        let guards = Guards::new(Arc::clone(&pool), lost);
+        guards.create(&name, Value { writer: 1, number: 1 }).unwrap();
+        let live = format!("{}.live", shard.id());
+        let has_live = || pool.query(&live, &Query::default()).is_ok();
+
+        let (counts, begun) = (Arc::<SpaceCounts>::default(), Instant::now());
+        let mut space = Space::new(0.2, Arc::clone(&counts), begun);
+        let withdrawn = std::cell::RefCell::new(Vec::new());
+        let withdraw = |name: &str| withdrawn.borrow_mut().push(name.to_owned());
+        let mut keep = |now, goes_on| space.keep_at(now, &gateway, &withdraw, &move || goes_on);
+        keep(begun - Duration::from_secs(1), true);
+        assert!(!has_live() && guards.read(&name).unwrap().is_some());
+        keep(begun + SETTLE_EVERY, true);
+        assert!(has_live());
+        // a server that ends begins nothing more
+        keep(begun + CHECK_EVERY, false);
+        assert!(guards.read(&name).unwrap().is_some() && shard.pool().volume(&temporary).is_ok());
+        keep(begun + 2 * CHECK_EVERY, true);
+        assert_eq!(guards.read(&name).unwrap(), None);
+        assert_eq!(counts.repaired.load(Ordering::Relaxed), 1);
+        assert_eq!(counts.problems.load(Ordering::Relaxed), 0);
+        assert_eq!(*withdrawn.borrow(), [temporary.clone()]);
+        assert!(shard.pool().volume(&temporary).is_err());
+        assert_eq!(gateway.names().find(&temporary).unwrap(), None);
+        assert_eq!(gateway.open_shards().len(), 1);
+    }
+
+    #[test]
+    fn times_are_spread_below_the_period() {
+        for _ in 0..100 {
+            assert!(spread(ObjectId::random(), CHECK_EVERY) < CHECK_EVERY);
+        }
+    }
+}
