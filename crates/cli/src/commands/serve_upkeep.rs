@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(guards.read(&name).unwrap(), None);
         assert_eq!(counts.repaired.load(Ordering::Relaxed), 1);
         assert_eq!(counts.problems.load(Ordering::Relaxed), 0);
-        assert_eq!(*withdrawn.borrow(), [temporary.clone()]);
+        assert_eq!(*withdrawn.borrow(), std::slice::from_ref(&temporary));
         assert!(shard.pool().volume(&temporary).is_err());
         assert_eq!(gateway.names().find(&temporary).unwrap(), None);
         assert_eq!(gateway.open_shards().len(), 1);

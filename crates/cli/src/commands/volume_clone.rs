@@ -18,7 +18,8 @@ with .detach-; if the gateway dies meanwhile, the next one removes it within som
 
 Examples:
   onefold volume clone --pool /srv/pool disk-monday disk-to-try-things
-  onefold volume clone --cluster ceph:volumes/backup --detach disk-monday disk-elsewhere
+  onefold volume clone --cluster ceph:volumes/backup --detach \\
+      disk-monday disk-elsewhere
 
 With --json: one document, the volume as `onefold volume info` shows it.";
 
