@@ -111,6 +111,18 @@ impl Reached {
         found.ok_or(Unavailable::NoPool(self.location.clone())).with_context(|| self.place())
     }
 
+    /// The pool for the containers of `domain`, if it is not that of everything else.
+    pub(crate) fn data(&self, domain: &Domain) -> Result<Option<Arc<dyn RadosPool>>> {
+        domain.data.as_deref().map(|name| self.data_pool(name)).transpose()
+    }
+
+    /// The namespace for containers in pool `name`.
+    pub(crate) fn data_pool(&self, name: &str) -> Result<Arc<dyn RadosPool>> {
+        let opened = self.cluster.pool(name, self.location.namespace());
+        let opened = opened.with_context(|| format!("pool '{name}', which is for containers"))?;
+        Ok(Arc::new(opened))
+    }
+
     pub(crate) fn place(&self) -> String {
         format!("cluster '{}'", self.location)
     }

@@ -1,6 +1,9 @@
 //! Requests to volumes in a cluster: each goes to the gateway that has the volume, or is executed here, by a
 //! lease of this process, if no gateway has it.
 
+mod detach;
+mod fsck;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,6 +19,8 @@ use onefold_cluster::{
 use onefold_seal::ObjectId;
 use onefold_volume::{Options, Pool, VolumeError};
 
+pub(crate) use self::detach::{detach, remove_left};
+pub(crate) use self::fsck::fsck;
 use crate::cluster::{Reached, Unavailable, about, control_folder};
 use crate::service::control::Asking;
 use crate::service::peers;
@@ -108,7 +113,10 @@ impl Volumes {
             return Ok(Arc::clone(&own.gateway));
         }
         let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
-        let settings = Settings::new(about(String::new(), false), self.options.clone());
+        let settings = Settings {
+            data: self.reached.data(&self.domain)?,
+            ..Settings::new(about(String::new(), false), self.options.clone())
+        };
         let gateway = Gateway::begin(&self.reached.pool, &clock, settings, Arc::new(()));
         let gateway = Arc::new(gateway.with_context(|| self.reached.place())?);
         let _renewing = Running::renewing(&gateway);
@@ -193,7 +201,10 @@ impl Volumes {
 
     fn ask_shard(&mut self, id: ObjectId, request: Request) -> Result<Answer> {
         match self.doer(id)? {
-            Doer::Here(shard) => perform(request, &shard, &NotServed),
+            Doer::Here(shard) => match &request {
+                Request::Detach { from, to } => detach(&*self.own()?, &shard, (from, to), &|| true),
+                _ => perform(request, &shard, &NotServed),
+            },
             Doer::There(asking) => {
                 let request = Request::InShard { shard: id.to_string(), asked: Box::new(request) };
                 asking.ask(&request).with_context(|| self.reached.place())?.accepted()

@@ -41,7 +41,7 @@ pub(crate) struct PoolArgs {
 pub(crate) struct OpenPool {
     pub(crate) pool: Pool,
     /// The cluster that has it, which is told when this ends.
-    _cluster: Option<Volumes>,
+    _cluster: Option<Box<Volumes>>,
 }
 
 /// Where a pool is.
@@ -341,7 +341,7 @@ impl PoolArgs {
             Where::Cluster(location) => {
                 let mut volumes = self.volumes(location, console)?;
                 let pool = volumes.open(name)?.pool().clone();
-                Ok(OpenPool { pool, _cluster: Some(volumes) })
+                Ok(OpenPool { pool, _cluster: Some(Box::new(volumes)) })
             }
         }
     }

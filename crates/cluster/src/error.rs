@@ -16,6 +16,28 @@ pub enum ClusterError {
         /// Its name.
         pool: String,
     },
+    /// A pool cannot have the containers of a domain.
+    #[error(
+        "pool {pool} cannot have the containers of these volumes: {why}; expected the pool that `cluster init` \
+         prepared for them, or a namespace that nothing uses"
+    )]
+    OtherData {
+        /// Its name.
+        pool: String,
+        /// Why.
+        why: String,
+    },
+    /// A namespace has containers alone.
+    #[error(
+        "this namespace of pool {pool} has containers alone, of volumes in pool {meta}: name that pool, or \
+         another namespace"
+    )]
+    OnlyData {
+        /// Its name.
+        pool: String,
+        /// The pool with all else.
+        meta: String,
+    },
 }
 
 /// The error of a shard whose `operation` failed.

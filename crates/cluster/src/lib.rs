@@ -44,4 +44,4 @@ pub use gateway::{
     ShardRecord, Shards, Tenure, VALID, WAIT, gateways,
 };
 pub use journal::shards::{JournalSizes, RadosJournals};
-pub use shard::{SharedShard, create_shard, detach, open_shard};
+pub use shard::{SharedShard, create_shard, detach, detach_while, open_shard};

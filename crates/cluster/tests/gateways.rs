@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use domain::{BLOCK, Moved, about, domain, node, owner, read, write};
-use onefold_backend::rados::{MemoryRados, RadosPool};
+use onefold_backend::rados::{MemoryRados, RadosPool, Step, Update};
 use onefold_block::{BlockDevice, BlockSize};
 use onefold_cluster::{
     Domain, Gateway, LeaseClock, Names, RENEWAL, Reached, Settings, Shards, VALID, WAIT, gateways,
@@ -47,6 +47,97 @@ fn a_domain_is_made_once_and_found_as_it_was_made() {
     let empty: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
     let refused = Gateway::begin(&empty, &clock, settings, Arc::new(()));
     assert!(matches!(refused, Err(VolumeError::NoPool)));
+}
+
+fn memory() -> Arc<dyn RadosPool> {
+    Arc::new(MemoryRados::replicated())
+}
+
+fn begin(
+    pool: &Arc<dyn RadosPool>,
+    data: Option<&Arc<dyn RadosPool>>,
+) -> Result<Gateway, VolumeError> {
+    let clock: Arc<dyn LeaseClock> = Arc::<Moved>::default();
+    let options = Options { table_bytes: 1 << 20, ..Options::default() };
+    let settings =
+        Settings { about: about("a"), options, data: data.cloned(), hints: Arc::new(()) };
+    Gateway::begin(pool, &clock, settings, Arc::new(()))
+}
+
+fn told<T>(result: Result<T, VolumeError>) -> String {
+    let error = result.err().expect("it is refused");
+    let mut causes = vec![error.to_string()];
+    let mut next = std::error::Error::source(&error);
+    while let Some(cause) = next {
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    causes.join(": ")
+}
+
+#[test]
+fn containers_of_a_domain_are_in_its_own_pool_and_no_other() {
+    let (meta, data) = (memory(), Arc::new(MemoryRados::erasure_coded()) as Arc<dyn RadosPool>);
+    let made = Domain::create_with(&meta, Some(&data), Hash::Blake3, Codec::Zstd).unwrap();
+    assert_eq!(made.data.as_deref(), Some(&*data.kind().name));
+    assert_eq!(Domain::find(&*meta).unwrap(), Some(made));
+    assert!(told(Domain::find(&*data)).contains("containers alone"));
+    assert!(told(begin(&meta, None)).contains("was not opened"));
+    assert!(told(begin(&meta, Some(&memory()))).contains("is missing"));
+    // a namespace of which another domain is
+    let other: Arc<dyn RadosPool> = domain();
+    let refused = Domain::create_with(&memory(), Some(&other), Hash::Blake3, Codec::Zstd);
+    assert!(told(refused).contains("containers alone"));
+    assert!(told(begin(&other, Some(&data))).contains("with all else"));
+    let gateway = begin(&meta, Some(&data)).unwrap();
+    let made = gateway.create("disk", |pool| pool.create_volume("disk", 1 << 20, BlockSize::B4096));
+    let shard = made.unwrap();
+    write(&shard, "disk", 1, 7);
+    assert_eq!(read(&shard, "disk", 1).unwrap(), 7);
+    let kinds = |pool| objects(pool).iter().filter(|name| name.contains(".container.")).count();
+    assert!(kinds(&data) > 0 && kinds(&meta) == 0, "{:?}", objects(&data));
+    // a claim that a crash left is used again by the same pool
+    let (meta, data) = (memory(), memory());
+    let first = Domain::create_with(&meta, Some(&data), Hash::Blake3, Codec::Zstd).unwrap();
+    meta.update("onefold", Update::existing().then(Step::Remove)).unwrap();
+    for table in ["authority", "gateways", "shards", "names"] {
+        let _ = meta.update(table, Update::existing().then(Step::Remove));
+    }
+    let again = Domain::create_with(&meta, Some(&data), Hash::Blake3, Codec::Zstd).unwrap();
+    assert_eq!(first, again);
+}
+
+#[test]
+fn a_clone_becomes_a_shard_of_its_own() {
+    let (pool, clock) = (domain(), Arc::<Moved>::default());
+    let a = node(&pool, &clock, "a");
+    let source = a.create("disk");
+    write(&source, "disk", 1, 7);
+    source.pool().clone_volume("disk", "monday", true).unwrap();
+    let detached = |name: &str, go_on: &dyn Fn() -> bool| {
+        a.gateway.create_shard(name, |target| {
+            onefold_cluster::detach_while(source.shared(), "monday", target, name, go_on).map(drop)
+        })
+    };
+    // one that was stopped leaves neither a name nor a shard
+    detached("tried", &|| false).unwrap_err();
+    assert_eq!(Names::new(&pool).find("tried").unwrap(), None);
+    assert_eq!(Shards::new(&pool).all().unwrap().len(), 1);
+    let made = detached("tried", &|| true).unwrap();
+    assert_eq!(read(&made, "tried", 1).unwrap(), 7);
+    source.pool().delete_volume("monday").unwrap();
+    source.pool().delete_volume("disk").unwrap();
+    source.change().sync().unwrap();
+    let (id, source_id) = (made.id(), source.id());
+    drop((made, source));
+    a.gateway.give_back(source_id).unwrap();
+    let left = || a.gateway.open_shards();
+    let checked = a.gateway.fsck(&left(), false, &|| true).unwrap();
+    assert_eq!((checked.problems, checked.unasked), (vec![], 0));
+    a.gateway.give_back(id).unwrap();
+    let b = node(&pool, &clock, "b");
+    let Reached::Here(made) = b.reach("tried") else { panic!("it has no gateway") };
+    assert_eq!(read(&made, "tried", 1).unwrap(), 7);
 }
 
 #[test]

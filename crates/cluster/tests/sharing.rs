@@ -24,6 +24,8 @@ scenes! {
     a_late_drop_takes_nothing_from_the_successor
     a_sweep_leaves_what_begins_meanwhile
     leaks_are_found_and_repaired
+    a_superseded_gateway_repairs_nothing_of_its_successor
+    a_detached_clone_that_is_stopped_is_not_there
     a_removed_shard_leaves_nothing
     a_detached_clone_stores_nothing_again
     wrong_hints_cost_space_alone

@@ -129,10 +129,23 @@ pub(crate) struct Serve {
     /// Export metrics to Prometheus on this address, by HTTP at /metrics, without authentication
     #[arg(long, value_name = "ADDRESS")]
     pub(super) metrics: Option<SocketAddr>,
+    /// Give space back when more than this percentage of the containers' bytes is used by no volume of the cluster.
+    /// Less takes more work
+    #[arg(long, value_name = "PERCENT", value_parser = waste, default_value = "20", requires = "cluster")]
+    pub(super) max_waste: f64,
     #[command(flatten)]
     pub(super) peers: PeerArgs,
     #[command(flatten)]
     logs: LogArgs,
+}
+
+/// The part of one that `text` is in percent, from 1 to 99.
+fn waste(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
+    let percent = number.filter(|percent| (1.0..=99.0).contains(percent));
+    percent
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| "expected a percentage from 1 to 99".into())
 }
 
 /// Whether connections are passed on to the gateways that have the volumes.

@@ -1,6 +1,5 @@
 //! `onefold serve --cluster`
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -20,15 +19,16 @@ use onefold_store::Cancel;
 use onefold_volume::VolumeError;
 use tracing::{debug, info, warn};
 
-use super::serve::{LAST_STEP, PATIENCE, PAUSE, Serve, Upkeep};
+use super::serve::{LAST_STEP, PATIENCE, PAUSE, Serve};
+use super::serve_upkeep::{Space, keep_up};
 use crate::cluster::{Reached, Unavailable, about, control_folder, control_folders};
-use crate::domain::{create, perform};
+use crate::domain::{create, detach, fsck, perform};
 use crate::exit::Exit;
 use crate::host;
 use crate::service::Service;
 use crate::service::control::{Asking, Bound};
 use crate::service::logs::Failures;
-use crate::service::metrics::Metrics;
+use crate::service::metrics::{Metrics, SpaceCounts};
 use crate::service::peers::InDomain;
 use crate::service::request::{Answer, Offers, Request};
 use crate::service::systemd::Supervisor;
@@ -136,6 +136,10 @@ impl Offered {
                 let volumes = shards.iter().flat_map(|shard| shard.pool().volumes());
                 return Ok(Answer::Volumes(volumes.map(Into::into).collect()));
             }
+            Request::Fsck { repair } => {
+                let open = gateway.open_shards();
+                return Ok(Answer::Fsck(fsck(gateway, &open, repair, &|| asked.goes_on())?));
+            }
             Request::InShard { shard, asked } => (self.shard(shard.parse()?)?, *asked),
             request => {
                 let name = request.volume().context("this request needs the name of a volume")?;
@@ -143,7 +147,12 @@ impl Offered {
             }
         };
         let _ = asked.shard.set(Arc::clone(&shard));
-        let answer = perform(request, &shard, &asked);
+        let answer = match &request {
+            Request::Detach { from, to } => {
+                detach(gateway, &shard, (from, to), &|| asked.goes_on())
+            }
+            _ => perform(request, &shard, &asked),
+        };
         if shard.change().is_empty() {
             let id = shard.id();
             drop((shard, asked));
@@ -370,6 +379,7 @@ impl Serve {
         let answer = move |request, asker: &Cancel| asked.answer(request, asker);
         let hints = self.peers.start(peer, process, pool, members, answer)?;
         let settings = Settings {
+            data: reached.data(&domain)?,
             hints: Arc::<PooledHints>::clone(&hints),
             ..Settings::new(about, self.pool.options())
         };
@@ -391,10 +401,12 @@ impl Serve {
         let asked = Arc::clone(&offered);
         let answer = move |request, asker: &Cancel| asked.answer(request, asker);
         let control = service.listen(control, answer)?;
+        let counts = Arc::<SpaceCounts>::default();
         if let Some((_, listener)) = metrics {
             info!("metrics at http://{}/metrics", listener.local_addr()?);
             let mut metrics = Metrics::of_gateway(&gateway, server.exports(), measurements);
             metrics.add_hints(&hints);
+            metrics.add_space(&counts);
             service.tell(listener, Arc::new(metrics));
         }
         for address in server.addresses() {
@@ -402,8 +414,10 @@ impl Serve {
         }
         supervisor.tell_ready()?;
         let bounded = [&*offered.failures, &*strangers];
+        let mut space = Space::new(self.max_waste, Arc::clone(&counts), Instant::now());
         thread::scope(|scope| {
             scope.spawn(|| offered.fill());
+            scope.spawn(|| space.keep(&gateway, &server.exports(), cancel));
             keep_up(&gateway, cancel, || {
                 bounded.iter().for_each(|failures| failures.tell_silent())
             });
@@ -438,30 +452,5 @@ impl Serve {
             );
         }
         Ok(())
-    }
-}
-
-/// Maintains the shards that are open until the server ends.
-fn keep_up(gateway: &Gateway, cancel: &Cancel, tell: impl Fn()) {
-    let mut upkeep: BTreeMap<ObjectId, (Arc<OpenShard>, Upkeep)> = BTreeMap::new();
-    let mut looked: Option<Instant> = None;
-    while !cancel.is_cancelled() {
-        thread::sleep(PAUSE);
-        tell();
-        if looked.is_some_and(|looked| looked.elapsed() < Duration::from_secs(1)) {
-            continue;
-        }
-        looked = Some(Instant::now());
-        let open = gateway.open_shards();
-        // one that was given back and taken again is another one
-        upkeep.retain(|_, (shard, _)| open.iter().any(|other| Arc::ptr_eq(other, shard)));
-        for shard in open {
-            let (shard, upkeep) =
-                upkeep.entry(shard.id()).or_insert_with(|| (shard, Upkeep::new()));
-            let goes_on = || !cancel.is_cancelled() && shard.tenure().is_current();
-            if goes_on() && shard.pool().stopped().is_none() {
-                upkeep.keep_up(shard.pool(), goes_on);
-            }
-        }
     }
 }

@@ -10,6 +10,7 @@ use onefold_store::tree::Time;
 use onefold_volume::Pool;
 use serde::Serialize;
 
+use super::volume_clone::CloneArgs;
 use super::volume_move::Move;
 use super::volume_stream::{Export, Import};
 use crate::console::Console;
@@ -69,12 +70,6 @@ volume that it was made from, if it still exists) and copies (volumes that were 
 const SNAPSHOT_HELP: &str = "\
 Examples:
   onefold volume snapshot --pool /srv/pool disk disk-monday
-
-With --json: one document, the volume as `onefold volume info` shows it.";
-
-const CLONE_HELP: &str = "\
-Examples:
-  onefold volume clone --pool /srv/pool disk-monday disk-to-try-things
 
 With --json: one document, the volume as `onefold volume info` shows it.";
 
@@ -270,18 +265,6 @@ struct Snapshot {
     snapshot: String,
 }
 
-/// Make a writable copy of a volume or snapshot
-#[derive(Debug, Args)]
-#[command(after_help = CLONE_HELP)]
-struct CloneArgs {
-    #[command(flatten)]
-    pool: PoolArgs,
-    /// The volume or snapshot
-    name: String,
-    /// The name of the clone
-    clone: String,
-}
-
 /// Change the size of a volume
 #[derive(Debug, Args)]
 #[command(after_help = RESIZE_HELP)]
@@ -407,8 +390,8 @@ impl Volume {
             Action::Create(create) => create.run(console),
             Action::List(list) => list.run(console),
             Action::Info(info) => info.run(console),
-            Action::Snapshot(one) => copy(one.pool, one.name, one.snapshot, true, console),
-            Action::Clone(one) => copy(one.pool, one.name, one.clone, false, console),
+            Action::Snapshot(snapshot) => snapshot.run(console),
+            Action::Clone(clone) => clone.run(console),
             Action::Resize(resize) => resize.run(console),
             Action::Delete(delete) => delete.run(console),
             Action::Rename(rename) => rename.run(console),
@@ -426,7 +409,7 @@ impl Volume {
 }
 
 /// Creates or changes the volume `name` by `request`, then prints `done`, or with --json the volume.
-fn change(
+pub(super) fn change(
     mut doer: Doer<'_>,
     request: Request,
     name: String,
@@ -485,18 +468,13 @@ impl Create {
     }
 }
 
-/// Makes `to` a copy of `from`.
-fn copy(
-    pool: PoolArgs,
-    from: String,
-    to: String,
-    is_snapshot: bool,
-    console: &Console,
-) -> Result<Exit> {
-    let kind = if is_snapshot { "snapshot" } else { "clone" };
-    let done = format!("made {kind} '{to}' of '{from}'");
-    let request = Request::Copy { from, to: to.clone(), is_snapshot };
-    change(pool.doer(console)?, request, to, &done, console)
+impl Snapshot {
+    fn run(self, console: &Console) -> Result<Exit> {
+        let Self { pool, name: from, snapshot: to } = self;
+        let done = format!("made snapshot '{to}' of '{from}'");
+        let request = Request::Copy { from, to: to.clone(), is_snapshot: true };
+        change(pool.doer(console)?, request, to, &done, console)
+    }
 }
 
 impl List {

@@ -1,6 +1,7 @@
 //! The metrics of a served pool, which docs/volumes.md describes.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,11 @@ impl Metrics {
     /// Adds those of the hints that gateways share.
     pub(crate) fn add_hints(&mut self, hints: &Arc<PooledHints>) {
         self.0.register_collector(Box::new(Hinted(Arc::clone(hints))));
+    }
+
+    /// Adds those of the upkeep of containers that shards share.
+    pub(crate) fn add_space(&mut self, counts: &Arc<SpaceCounts>) {
+        self.0.register_collector(Box::new(OfSpace(Arc::clone(counts))));
     }
 
     /// Those of a gateway of a cluster.
@@ -319,6 +325,34 @@ impl Collector for Hinted {
         }
         let bytes = [("sent", sent_bytes), ("received", received_bytes)];
         page.counters("hint_bytes", "Bytes of hints between gateways", "direction", bytes)
+    }
+}
+
+/// What the upkeep of containers that shards share found and did.
+#[derive(Debug, Default)]
+pub(crate) struct SpaceCounts {
+    /// Problems of the last check that are no leaks.
+    pub(crate) problems: AtomicU64,
+    /// Leaks that were removed.
+    pub(crate) repaired: AtomicU64,
+    /// Containers that were closed because little of them was used.
+    pub(crate) closed: AtomicU64,
+}
+
+#[derive(Debug)]
+struct OfSpace(Arc<SpaceCounts>);
+
+impl Collector for OfSpace {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(&mut encoder);
+        let SpaceCounts { problems, repaired, closed } = &*self.0;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let help = "Damaged containers, or containers without protection, at the last check";
+        page.gauge("container_problems", help, of(problems))?;
+        let help = "Registrations and containers that no shard needed and that were removed";
+        page.counter("container_leaks_removed", help, of(repaired))?;
+        let help = "Containers that were closed because little of them was used";
+        page.counter("containers_closed", help, of(closed))
     }
 }
 

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | request.rs | requests to a pool, and their execution |
 //! | control.rs | the control socket, on which a server receives requests |
+//! | fsck.rs | what a check of containers found, as it travels |
 //! | peers.rs | other gateways of a cluster |
 //! | metrics.rs | the metrics of a served pool |
 //! | http.rs | the HTTP endpoint for metrics |
@@ -12,6 +13,7 @@
 //! | systemd.rs | sockets from systemd, and notifications to it |
 
 pub(crate) mod control;
+pub(crate) mod fsck;
 pub(crate) mod http;
 pub(crate) mod logs;
 pub(crate) mod metrics;

@@ -10,6 +10,7 @@ use onefold_volume::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::fsck::ShownFsck;
 use crate::count::count;
 
 /// A request to a pool.
@@ -59,6 +60,16 @@ pub(crate) enum Request {
     Scrub,
     Stats,
     Compact,
+    /// Makes `to` in a shard of its own as `from` is now.
+    Detach {
+        from: String,
+        to: String,
+    },
+    /// Checks the containers that shards share, by those shards that the gateway has.
+    Fsck {
+        /// Whether leaks are removed.
+        repair: bool,
+    },
     /// A request for one shard of a cluster, by its id.
     InShard {
         shard: String,
@@ -118,6 +129,7 @@ pub(crate) enum Answer {
     Scrubbed(ShownScrub),
     Sums(Sums),
     GaveBack(u64),
+    Fsck(ShownFsck),
     /// An error, then its causes.
     Refused(Vec<String>),
 }
@@ -409,6 +421,7 @@ impl Request {
             self,
             Self::Create { .. }
                 | Self::Copy { .. }
+                | Self::Detach { .. }
                 | Self::Resize { .. }
                 | Self::Delete { .. }
                 | Self::Rename { .. }
@@ -426,13 +439,19 @@ impl Request {
         match self {
             Self::Create { name, .. }
             | Self::Copy { from: name, .. }
+            | Self::Detach { from: name, .. }
             | Self::Resize { name, .. }
             | Self::Delete { name, .. }
             | Self::Rename { name, .. }
             | Self::RollBack { name, .. }
             | Self::Info { name } => Some(name),
             Self::InShard { asked, .. } => asked.volume(),
-            Self::List | Self::Check | Self::Scrub | Self::Stats | Self::Compact => None,
+            Self::List
+            | Self::Check
+            | Self::Scrub
+            | Self::Stats
+            | Self::Compact
+            | Self::Fsck { .. } => None,
         }
     }
 
@@ -440,7 +459,7 @@ impl Request {
     pub(crate) fn new_name(&self) -> Option<&str> {
         match self {
             Self::Create { name, .. } => Some(name),
-            Self::Copy { to, .. } | Self::Rename { to, .. } => Some(to),
+            Self::Copy { to, .. } | Self::Detach { to, .. } | Self::Rename { to, .. } => Some(to),
             _ => None,
         }
     }
@@ -473,7 +492,9 @@ impl Request {
                 return Ok(Answer::Sums(Sums::of(pool.version(), &pool.statistics())));
             }
             Self::Compact => return compact(pool, offers),
-            Self::InShard { .. } => bail!("the pool is no cluster: it has no shards"),
+            Self::InShard { .. } | Self::Detach { .. } | Self::Fsck { .. } => {
+                bail!("the pool is no cluster: it has no shards")
+            }
         }
         Ok(Answer::Done)
     }

@@ -12,44 +12,44 @@ use rustix::process::Signal;
 use crate::lab::{Lab, Ran};
 use crate::served::Served;
 
-const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 
 /// How long a take-over may take.
-const TAKEN_OVER: Duration = Duration::from_secs(15);
+pub(crate) const TAKEN_OVER: Duration = Duration::from_secs(15);
 
 /// The options that reach the volumes of a namespace.
-fn at(ceph: &Ceph) -> String {
+pub(crate) fn at(ceph: &Ceph) -> String {
     format!("--cluster ceph:{REPLICATED}/volumes --ceph-conf {}", ceph.conf().display())
 }
 
-fn init(ceph: &Ceph, place: &str) -> String {
+pub(crate) fn init(ceph: &Ceph, place: &str) -> String {
     format!("cluster init ceph:{place} --ceph-conf {}", ceph.conf().display())
 }
 
-fn page(n: u64) -> Vec<u8> {
+pub(crate) fn page(n: u64) -> Vec<u8> {
     random(n, BLOCK)
 }
 
 /// A lab whose state is its own.
-fn lab() -> Lab {
+pub(crate) fn lab() -> Lab {
     let lab = Lab::new();
     lab.write("state/.there", "");
     lab
 }
 
 /// A gateway that listens on a port, and on the socket `socket`.
-fn start(lab: &Lab, ceph: &Ceph, socket: &str) -> Served {
+pub(crate) fn start(lab: &Lab, ceph: &Ceph, socket: &str) -> Served {
     let line = format!("serve {} --listen 127.0.0.1:0 --unix {socket}", at(ceph));
     Served::start_at(lab, &line, socket).unwrap()
 }
 
 /// A connection to a volume, if there is one.
-fn try_client(served: &Served, volume: &str) -> Option<Client> {
+pub(crate) fn try_client(served: &Served, volume: &str) -> Option<Client> {
     let uri = Uri { place: Place::Unix(served.socket().to_owned()), export: volume.into() };
     Client::connect(&uri).ok()
 }
 
-fn expect_pages(client: &mut Client, pages: impl IntoIterator<Item = (u64, u64)>) {
+pub(crate) fn expect_pages(client: &mut Client, pages: impl IntoIterator<Item = (u64, u64)>) {
     let mut found = vec![0; BLOCK];
     for (block, number) in pages {
         client.read(block * BLOCK as u64, &mut found).unwrap();

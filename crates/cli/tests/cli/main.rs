@@ -7,6 +7,7 @@ mod bench_page;
 mod cache;
 mod cluster;
 mod cluster_simulate;
+mod cluster_space;
 mod commands;
 mod compat;
 mod copy;

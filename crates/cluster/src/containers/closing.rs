@@ -5,6 +5,7 @@
 //! use. A container that is closing takes no registrations; each user writes its pages again and drops it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
 
 use bytes::Bytes;
 use onefold_backend::Operation;
@@ -57,7 +58,8 @@ impl SharedContainers {
         format!("{shard}.{LIVE}")
     }
 
-    /// Stores how many bytes `pool`, the open pool of this shard, uses of each container.
+    /// Stores how many bytes `pool`, the open pool of this shard, uses of each container, unless it stored the
+    /// same the last time.
     ///
     /// # Errors
     /// If the pool of RADOS refuses it or gives no answer.
@@ -65,6 +67,10 @@ impl SharedContainers {
         let uses = pool.uses().into_iter().filter(|one| one.is_registered);
         let uses: Uses = uses.map(|one| (name_of(&one.container), one.live_bytes)).collect();
         let (object, body) = (Self::live_object(&self.guards.own()), Bytes::from(encode(&uses)));
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.as_ref() == Some(&body) {
+            return Ok(());
+        }
         let replaced =
             |update: Update| update.then(Step::Truncate(0)).then(Step::Append(body.clone()));
         // whichever of several arrives last, it costs space alone
@@ -74,6 +80,7 @@ impl SharedContainers {
             }
             stored => stored,
         };
+        *told = stored.is_ok().then_some(body);
         stored.map(drop).map_err(|error| failed(Operation::Write, error))
     }
 
@@ -89,12 +96,16 @@ impl SharedContainers {
     }
 
     /// Closes the containers of which least is in use, until no more than `waste` of all of their bytes are
-    /// unused, as far as is known. What one shard alone uses is its own to compact.
+    /// unused, as far as is known, or `go_on` says no. What one shard alone uses is its own to compact.
     ///
     /// # Errors
     /// If a pool of RADOS refuses something or gives no answer.
-    pub fn close_sparse(&self, waste: f64) -> Result<Closed, VolumeError> {
-        let mut candidates = self.candidates()?;
+    pub fn close_sparse(
+        &self,
+        waste: f64,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Closed, VolumeError> {
+        let mut candidates = self.candidates(go_on)?;
         let mut done = Closed { containers: candidates.len() as u64, ..Closed::default() };
         done.bytes = candidates.iter().map(|one| one.len).sum();
         done.live_bytes = candidates.iter().map(|one| one.live_bytes).sum();
@@ -103,7 +114,7 @@ impl SharedContainers {
         let (mut bytes, live) = (done.bytes, done.live_bytes);
         for one in candidates {
             let unused = bytes.saturating_sub(live) as f64;
-            if unused <= waste * bytes as f64 || share(&one) >= 1.0 - waste {
+            if !go_on() || unused <= waste * bytes as f64 || share(&one) >= 1.0 - waste {
                 break;
             }
             self.guards.close(&one.name).map_err(|error| failed(Operation::Write, error))?;
@@ -114,11 +125,15 @@ impl SharedContainers {
         Ok(done)
     }
 
-    fn candidates(&self) -> Result<Vec<Candidate>, VolumeError> {
+    /// None if `go_on` says no before all containers were looked at.
+    fn candidates(&self, go_on: &dyn Fn() -> bool) -> Result<Vec<Candidate>, VolumeError> {
         let refused = |error: RadosError| failed(Operation::Read, error);
         let found = sweep_names(&*self.guards.pool, &*self.containers.pool).map_err(refused)?;
         let (mut told, mut candidates) = (BTreeMap::new(), Vec::new());
         for name in found.guards.intersection(&found.containers) {
+            if !go_on() {
+                return Ok(Vec::new());
+            }
             let Some(guard) = self.guards.read(name).map_err(refused)? else { continue };
             let users: BTreeSet<ObjectId> = guard.users.keys().copied().collect();
             let is_own = users.iter().eq([&name.shard]);

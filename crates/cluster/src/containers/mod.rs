@@ -17,7 +17,7 @@ mod sweep;
 pub(crate) use closing::reuse;
 pub use closing::{Closed, WASTE};
 pub use container::{Containers, Look};
-pub use fsck::{Checked, Problem, fsck};
+pub use fsck::{Checked, Problem, fsck, fsck_while};
 pub use guard::{Access, Guard, Guards, MOST_USERS, Registered, Value};
 pub use release::{Found, release, sweep_names};
 pub use shared::SharedContainers;

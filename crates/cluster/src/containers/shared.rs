@@ -1,8 +1,9 @@
 //! What a pool of volumes asks for, done by guards and containers.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use onefold_backend::rados::RadosPool;
 use onefold_backend::{BackendError, LogReader, Operation};
 use onefold_fingerprint::Fingerprint;
@@ -23,6 +24,8 @@ pub struct SharedContainers {
     pub(super) guards: Guards,
     pub(super) containers: Containers,
     hints: Arc<dyn Hints>,
+    /// What the shard told last of what it uses.
+    pub(super) told: Mutex<Option<Bytes>>,
 }
 
 impl SharedContainers {
@@ -35,7 +38,7 @@ impl SharedContainers {
         grow_if_full: Arc<AtomicBool>,
     ) -> Self {
         let containers = Containers::new(data).growing(grow_if_full);
-        Self { guards: Guards::new(meta, own), containers, hints }
+        Self { guards: Guards::new(meta, own), containers, hints, told: Mutex::default() }
     }
 }
 

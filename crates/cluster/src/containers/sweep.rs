@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use onefold_backend::Operation;
-use onefold_backend::rados::{Query, RadosError, Refusal, Step, Update};
+use onefold_backend::rados::{Query, RadosError, RadosPool, Refusal, Step, Update};
 use onefold_seal::ObjectId;
 use onefold_volume::{Pool, VolumeError, Writer};
 
@@ -63,7 +63,7 @@ impl SharedContainers {
                     }
                     !is_known
                 } else {
-                    !self.has_head(user, &mut heads).map_err(refused)?
+                    !has_head(meta, user, &mut heads).map_err(refused)?
                 };
                 if is_dead && !fault!(NeverSwept) {
                     self.guards.drop_of(name, *user, *value).map_err(refused)?;
@@ -72,7 +72,7 @@ impl SharedContainers {
             }
         }
         for shard in &found.tellers {
-            if self.has_head(shard, &mut heads).map_err(refused)? {
+            if has_head(meta, shard, &mut heads).map_err(refused)? {
                 continue;
             }
             let removal = Update::existing().then(Step::Remove);
@@ -89,19 +89,18 @@ impl SharedContainers {
         }
         Ok(swept)
     }
+}
 
-    /// Whether shard `shard` exists.
-    pub(super) fn has_head(
-        &self,
-        shard: &ObjectId,
-        known: &mut BTreeMap<ObjectId, bool>,
-    ) -> Result<bool, RadosError> {
-        if let Some(known) = known.get(shard) {
-            return Ok(*known);
-        }
-        let head = format!("{shard}.head");
-        let found = ask(&*self.guards.pool, &head, &Query::default())?.is_some();
-        known.insert(*shard, found);
-        Ok(found)
+/// Whether shard `shard` exists in `meta`.
+pub(super) fn has_head(
+    meta: &dyn RadosPool,
+    shard: &ObjectId,
+    known: &mut BTreeMap<ObjectId, bool>,
+) -> Result<bool, RadosError> {
+    if let Some(known) = known.get(shard) {
+        return Ok(*known);
     }
+    let found = ask(meta, &format!("{shard}.head"), &Query::default())?.is_some();
+    known.insert(*shard, found);
+    Ok(found)
 }

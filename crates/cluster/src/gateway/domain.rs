@@ -10,7 +10,7 @@ use onefold_volume::{Codec, Hash, VolumeError};
 
 use super::names::Names;
 use super::shards::Shards;
-use crate::error::failed;
+use crate::error::{ClusterError, failed};
 use crate::gateway::lease::gateways_table;
 use crate::peers::Authority;
 use crate::shard;
@@ -21,12 +21,17 @@ const FORMAT: &str = "format";
 const DOMAIN: &str = "domain";
 const HASH: &str = "hash";
 const CODEC: &str = "codec";
+const DATA: &str = "data";
+/// In the pool for containers: the pool whose namespace has the domain.
+const META: &str = "meta";
+/// A pool's name has at most so many bytes.
+const LONGEST_POOL: usize = 128;
 
 /// The version that is written.
 const VERSION: u8 = 1;
 
 /// What all shards of a namespace have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
     /// The id of the domain.
     pub id: ObjectId,
@@ -34,17 +39,32 @@ pub struct Domain {
     pub hash: Hash,
     /// How new pages are compressed, unless the options of a gateway say otherwise.
     pub codec: Codec,
+    /// The name of the pool for containers, whose namespace has the same name; none if they are with all else.
+    pub data: Option<String>,
 }
 
 impl Domain {
-    /// Makes a domain in the empty namespace `pool`. The root object is made last, so that all else exists
-    /// once it does.
+    /// Makes a domain in the empty namespace `pool`, with its containers there.
     ///
     /// # Errors
-    /// [`BackendError::AlreadyExists`] if there is a domain. After any other error the call may be
-    /// repeated.
+    /// As [`create_with`](Self::create_with).
     pub fn create(
         pool: &Arc<dyn RadosPool>,
+        hash: Hash,
+        codec: Codec,
+    ) -> Result<Self, VolumeError> {
+        Self::create_with(pool, None, hash, codec)
+    }
+
+    /// Makes a domain in the empty namespace `pool`, with its containers in the empty namespace `data` if there is
+    /// one. The root object is made last, so that all else exists once it does.
+    ///
+    /// # Errors
+    /// [`BackendError::AlreadyExists`] if there is a domain, or `data` is of another one. After any other error the
+    /// call may be repeated.
+    pub fn create_with(
+        pool: &Arc<dyn RadosPool>,
+        data: Option<&Arc<dyn RadosPool>>,
         hash: Hash,
         codec: Codec,
     ) -> Result<Self, VolumeError> {
@@ -56,22 +76,61 @@ impl Domain {
         if Self::find(&**pool)?.is_some() {
             return Err(exists());
         }
+        let id = match data {
+            Some(data) => claim(&**data, &pool.kind().name)?,
+            None => ObjectId::random(),
+        };
         Authority::create(&**pool)?;
         gateways_table(pool).create()?;
         Shards::new(pool).create_table()?;
         Names::new(pool).create_table()?;
-        let domain = Self { id: ObjectId::random(), hash, codec };
-        let named = Update::creating()
+        let data = data.map(|data| data.kind().name.clone());
+        let domain = Self { id, hash, codec, data };
+        let mut named = Update::creating()
             .set(FORMAT, vec![VERSION])
             .set(DOMAIN, Bytes::copy_from_slice(domain.id.as_bytes()))
             .set(HASH, vec![hash.code()])
             .set(CODEC, vec![codec.code()]);
+        if let Some(data) = &domain.data {
+            named = named.set(DATA, data.clone().into_bytes());
+        }
         match pool.update(ROOT, named) {
             Ok(_) => Ok(domain),
             // an update whose answer was lost may have made it
-            Err(_) if Self::find(&**pool)? == Some(domain) => Ok(domain),
+            Err(_) if Self::find(&**pool)?.as_ref() == Some(&domain) => Ok(domain),
             Err(error) if error.refusal() == Some(Refusal::Exists) => Err(exists()),
             Err(error) => Err(failed(Operation::Put, error)),
+        }
+    }
+
+    /// Fails unless `data` is the namespace for containers of this domain, or none if they are with all else: the
+    /// containers of another domain would be taken for unused.
+    ///
+    /// # Errors
+    /// [`BackendError::Io`] with a [`ClusterError`].
+    pub fn ensure_data(&self, data: Option<&dyn RadosPool>) -> Result<(), VolumeError> {
+        let refused = |pool: &str, why: String| {
+            Err(of_data(ClusterError::OtherData { pool: pool.to_owned(), why }))
+        };
+        match (&self.data, data) {
+            (None, None) => Ok(()),
+            (None, Some(data)) => {
+                refused(&data.kind().name, "the domain has them with all else".to_owned())
+            }
+            (Some(name), None) => refused(name, "it was not opened".to_owned()),
+            (Some(_), Some(data)) => match owner(data)? {
+                Some((id, _)) if id == self.id => Ok(()),
+                Some((id, meta)) => refused(
+                    &data.kind().name,
+                    format!("the namespace is of domain {id}, in pool {meta}"),
+                ),
+                None => refused(
+                    &data.kind().name,
+                    format!(
+                        "the object '{ROOT}', which says whose containers are there, is missing"
+                    ),
+                ),
+            },
         }
     }
 
@@ -92,6 +151,10 @@ impl Domain {
             at: 0,
             problem: format!("attribute '{name}' is {:02x?}, expected {expected}", of(name)),
         };
+        if answer.xattrs.contains_key(META) {
+            let (pool, meta) = (pool.kind().name.clone(), String::from_utf8_lossy(of(META)));
+            return Err(of_data(ClusterError::OnlyData { pool, meta: meta.into_owned() }));
+        }
         match of(FORMAT) {
             [VERSION] => {}
             [found] if *found > VERSION => {
@@ -105,10 +168,72 @@ impl Domain {
         let byte = |name: &str| <[u8; 1]>::try_from(of(name)).map(|[byte]| byte).ok();
         let hash = byte(HASH).and_then(Hash::from_code);
         let codec = byte(CODEC).and_then(Codec::from_code);
+        let data = answer.xattrs.get(DATA).map(|name| pool_name(name));
+        let data = data.map(|name| name.ok_or_else(|| damaged(DATA, "the name of a pool")));
         Ok(Some(Self {
+            data: data.transpose()?,
             id: ObjectId::from_bytes(id),
             hash: hash.ok_or_else(|| damaged(HASH, "the code of SHA3-256 or BLAKE3"))?,
             codec: codec.ok_or_else(|| damaged(CODEC, "the code of a codec"))?,
         }))
     }
+}
+
+/// Claims the namespace `data` for the containers of a domain in pool `meta`, which has none yet; its id. A claim that
+/// an earlier call left is used again.
+fn claim(data: &dyn RadosPool, meta: &str) -> Result<ObjectId, VolumeError> {
+    let id = ObjectId::random();
+    let claimed = Update::creating()
+        .set(FORMAT, vec![VERSION])
+        .set(DOMAIN, Bytes::copy_from_slice(id.as_bytes()))
+        .set(META, meta.to_owned().into_bytes());
+    let made = data.update(ROOT, claimed);
+    match owner(data)? {
+        Some((found, of)) if found == id || of == meta => Ok(found),
+        Some((other, of)) => {
+            let why = format!("the namespace is of domain {other}, in pool {of}");
+            Err(of_data(ClusterError::OtherData { pool: data.kind().name.clone(), why }))
+        }
+        None => match made {
+            Err(error) => Err(failed(Operation::Put, error)),
+            Ok(_) => {
+                let (pool, why) = (data.kind().name.clone(), "its claim was removed".to_owned());
+                Err(of_data(ClusterError::OtherData { pool, why }))
+            }
+        },
+    }
+}
+
+/// The domain whose containers are in the namespace `data`, and the pool that has all else of it.
+fn owner(data: &dyn RadosPool) -> Result<Option<(ObjectId, String)>, VolumeError> {
+    let answer = match data.query(ROOT, &Query { xattrs: true, ..Query::default() }) {
+        Ok(answer) => answer,
+        Err(error) if error.refusal() == Some(Refusal::Absent) => return Ok(None),
+        Err(error) => return Err(failed(Operation::Read, error)),
+    };
+    let of = |name: &str| answer.xattrs.get(name).map_or(&b""[..], |value| value);
+    let id = <[u8; ObjectId::LEN]>::try_from(of(DOMAIN)).map(ObjectId::from_bytes);
+    match (of(FORMAT), id, pool_name(of(META))) {
+        ([VERSION], Ok(id), Some(meta)) => Ok(Some((id, meta))),
+        ([found, ..], ..) if *found > VERSION => {
+            Err(VolumeError::NewerVersion { found: (*found).into(), newest: VERSION.into() })
+        }
+        _ => {
+            let (pool, why) = (
+                data.kind().name.clone(),
+                format!("the object '{ROOT}' there does not say that it is for containers alone"),
+            );
+            Err(of_data(ClusterError::OtherData { pool, why }))
+        }
+    }
+}
+
+fn pool_name(bytes: &[u8]) -> Option<String> {
+    let name = std::str::from_utf8(bytes).ok()?;
+    (1..=LONGEST_POOL).contains(&name.len()).then(|| name.to_owned())
+}
+
+fn of_data(error: ClusterError) -> VolumeError {
+    let (name, place) = (ROOT.to_owned(), "the pool for containers".to_owned());
+    BackendError::Io { name, operation: Operation::Open, place, source: error.into() }.into()
 }

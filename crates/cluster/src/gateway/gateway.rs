@@ -98,7 +98,7 @@ impl Gateway {
     /// The caller must renew it and look around, as [`Running`](super::Running) does.
     ///
     /// # Errors
-    /// [`VolumeError::NoPool`] if there is no domain.
+    /// [`VolumeError::NoPool`] if there is no domain; those of [`Domain::ensure_data`].
     pub fn begin(
         pool: &Arc<dyn RadosPool>,
         clock: &Arc<dyn LeaseClock>,
@@ -106,6 +106,7 @@ impl Gateway {
         audience: Arc<dyn Audience>,
     ) -> Result<Self, VolumeError> {
         let domain = Domain::find(&**pool)?.ok_or(VolumeError::NoPool)?;
+        domain.ensure_data(settings.data.as_deref())?;
         let lease = Arc::new(GatewayLease::claim(pool, clock, settings.about.clone())?);
         audience.tell(GatewayEvent::Began(lease.id()));
         let gateway = Self {
@@ -129,8 +130,8 @@ impl Gateway {
     }
 
     /// The domain.
-    pub fn domain(&self) -> Domain {
-        self.domain
+    pub fn domain(&self) -> &Domain {
+        &self.domain
     }
 
     /// The names of all volumes.

@@ -6,6 +6,7 @@
 //! | round | what a gateway does by itself: breaking leases, taking over, handing over |
 //! | taking, giving | taking, opening and making shards; giving back, letting go and removing them |
 //! | gateway | what a gateway has, and where a shard is |
+//! | upkeep | what a gateway does now and then for containers that shards share |
 //! | events | what a gateway tells, and asks of the server of its volumes |
 //! | open, device, tenure, unsettled | an open shard, its volumes as clients see them, and until when |
 //! | domain | the root object |
@@ -46,6 +47,7 @@ mod table;
 mod taking;
 mod tenure;
 mod unsettled;
+mod upkeep;
 mod watch;
 
 use std::sync::Arc;

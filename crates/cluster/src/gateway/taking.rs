@@ -87,8 +87,7 @@ impl Gateway {
     }
 
     fn open_shared(&self, id: ObjectId) -> Result<(SharedShard, Vec<VolumeError>), VolumeError> {
-        let data = self.settings.data.as_ref().unwrap_or(&self.pool);
-        open_shard(&self.pool, data, id, Arc::clone(&self.settings.hints), self.share())
+        open_shard(&self.pool, self.data(), id, Arc::clone(&self.settings.hints), self.share())
     }
 
     /// Opens the shard `id`, and brings its names in line with its volumes.
@@ -133,6 +132,18 @@ impl Gateway {
         name: &str,
         make: impl FnOnce(&Pool) -> Result<(), VolumeError>,
     ) -> Result<Arc<OpenShard>, VolumeError> {
+        self.create_shard(name, |shard| make(shard.pool()))
+    }
+
+    /// The same where `make` uses containers of other shards, as [`detach`](crate::detach) does.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_shard(
+        &self,
+        name: &str,
+        make: impl FnOnce(&SharedShard) -> Result<(), VolumeError>,
+    ) -> Result<Arc<OpenShard>, VolumeError> {
         if self.names.find(name)?.is_some() {
             return Err(VolumeError::VolumeExists { name: name.to_owned() });
         }
@@ -169,12 +180,12 @@ impl Gateway {
         &self,
         id: ObjectId,
         name: &str,
-        make: impl FnOnce(&Pool) -> Result<(), VolumeError>,
+        make: impl FnOnce(&SharedShard) -> Result<(), VolumeError>,
         lease: &Arc<GatewayLease>,
     ) -> Result<Arc<OpenShard>, VolumeError> {
         create_shard(&self.pool, id, self.domain.hash)?;
         let (shared, _) = self.open_shared(id)?;
-        make(shared.pool())?;
+        make(&shared)?;
         let tenure = Tenure::new(Arc::clone(lease));
         let shard = Arc::new(OpenShard::new(shared, tenure, self.names.clone()));
         let mut changing = shard.change();

@@ -24,6 +24,20 @@ pub fn detach(
     target: &SharedShard,
     name: &str,
 ) -> Result<u64, VolumeError> {
+    detach_while(source, snapshot, target, name, &|| true)
+}
+
+/// The same as long as `go_on` says so, which is asked every 4,096 blocks.
+///
+/// # Errors
+/// Those of [`detach`], and [`VolumeError::Stopped`] if `go_on` says no.
+pub fn detach_while(
+    source: &SharedShard,
+    snapshot: &str,
+    target: &SharedShard,
+    name: &str,
+    go_on: &dyn Fn() -> bool,
+) -> Result<u64, VolumeError> {
     let from = source.pool.volume(snapshot)?;
     if !from.is_read_only() {
         return Err(VolumeError::NotASnapshot { name: snapshot.to_owned() });
@@ -31,7 +45,7 @@ pub fn detach(
     // so that directories list all of its pages
     source.pool.seal_open()?;
     target.pool.create_volume(name, from.size(), from.block_size())?;
-    let copied = copy(source, &from, snapshot, target, name);
+    let copied = copy(source, &from, snapshot, target, name, go_on);
     if copied.is_err() {
         // what made it fail is worth more to the caller than why this does
         let _ = target.pool.delete_volume(name);
@@ -45,11 +59,16 @@ fn copy(
     snapshot: &str,
     target: &SharedShard,
     name: &str,
+    go_on: &dyn Fn() -> bool,
 ) -> Result<u64, VolumeError> {
     let block_len = u64::from(from.block_size().bytes());
     let (blocks, to) = (from.size() / block_len, target.pool.volume(name)?);
     let mut written = 0;
     for first in (0..blocks).step_by(COPIED as usize) {
+        if !go_on() {
+            let why = "the caller stopped the copy, or the gateway ends".to_owned();
+            return Err(VolumeError::Stopped { why });
+        }
         let range = first..(first + COPIED).min(blocks);
         let (pages, is_all) = source.pool.shared_pages(snapshot, range.clone())?;
         let mapped = target.pool.map_shared(name, &pages)?;

@@ -14,7 +14,7 @@ use crate::containers::{Closed, SharedContainers, Swept};
 use crate::folder::RadosFolder;
 use crate::hints::Hints;
 
-pub use self::detach::detach;
+pub use self::detach::{detach, detach_while};
 use self::objects::{CONTAINER_LEN, journals};
 pub(crate) use self::objects::{ensure_fitting, remove};
 
@@ -96,9 +96,19 @@ impl SharedShard {
     pub fn maintain(&self) -> Result<Maintained, VolumeError> {
         self.sweep()?;
         let maintained = self.pool.maintain()?;
-        self.pool.drop_unused()?;
-        self.containers.store_live(&self.pool)?;
+        self.settle_uses()?;
         Ok(maintained)
+    }
+
+    /// Drops registrations that none of its volumes needs, and stores how much of each container is in use if
+    /// that changed: what a gateway does in the background between [`fsck`](crate::containers::fsck)s, beside
+    /// [`Pool::maintain_while`]. Takes a few updates.
+    ///
+    /// # Errors
+    /// As [`sweep`](Self::sweep).
+    pub fn settle_uses(&self) -> Result<(), VolumeError> {
+        self.pool.drop_unused()?;
+        self.containers.store_live(&self.pool)
     }
 
     /// Drops all that this shard is registered in, as far as none of its volumes needs it: before a shard without
@@ -117,6 +127,6 @@ impl SharedShard {
     /// # Errors
     /// If a pool of RADOS refuses something or gives no answer.
     pub fn close_sparse(&self, waste: f64) -> Result<Closed, VolumeError> {
-        self.containers.close_sparse(waste)
+        self.containers.close_sparse(waste, &|| true)
     }
 }

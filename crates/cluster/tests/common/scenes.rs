@@ -7,7 +7,8 @@ use onefold_backend::rados::{Fate, FatedRados, MemoryRados, Step, Update};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_cluster::containers::{Containers, Guards, Problem, Value, fsck};
 use onefold_cluster::hints::ContainerName;
-use onefold_cluster::{SharedShard, detach, open_shard};
+use onefold_cluster::{SharedShard, detach, detach_while, open_shard};
+use onefold_volume::VolumeError;
 
 use crate::shards::{Space, expect, expect_sound, id, image, options, put};
 
@@ -200,6 +201,32 @@ pub(crate) fn leaks_are_found_and_repaired() {
     guards(1).drop(&names[0], used.users[&id(1)]).unwrap();
     let unprotected = Problem::Unprotected { container: names[0], shard: id(1) };
     assert!(check(true).problems.contains(&unprotected));
+}
+
+/// A gateway that lost a shard takes no registration of its successor for a leak.
+pub(crate) fn a_superseded_gateway_repairs_nothing_of_its_successor() {
+    let space = Space::new();
+    let old = space.add(1);
+    put(&old, "a", &image(1, 150));
+    old.pool().seal_open().unwrap();
+    let new = space.open(1);
+    put(&new, "b", &image(2, 150));
+    let checked = fsck(&[&old], true).unwrap();
+    assert_eq!((checked.problems, checked.repaired), (vec![], 0));
+    assert!(checked.unasked > 0);
+    expect_sound(&new);
+    assert_eq!(fsck(&[&new], false).unwrap().problems, []);
+}
+
+/// A copy to another shard that is stopped leaves no volume there.
+pub(crate) fn a_detached_clone_that_is_stopped_is_not_there() {
+    let space = Space::new();
+    let (first, second) = (space.add(1), space.add(2));
+    put(&first, "a", &image(1, 150));
+    first.pool().clone_volume("a", "s", true).unwrap();
+    let stopped = detach_while(&first, "s", &second, "b", &|| false).unwrap_err();
+    assert!(matches!(stopped, VolumeError::Stopped { .. }), "{stopped}");
+    assert!(second.pool().volumes().is_empty());
 }
 
 /// What a shard that was removed with its head left is swept by another one.

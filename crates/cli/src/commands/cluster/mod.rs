@@ -1,5 +1,6 @@
 //! `onefold cluster`: volumes over many machines.
 
+mod fsck;
 mod init;
 mod page;
 mod paper;
@@ -17,6 +18,7 @@ const AFTER_HELP: &str = "\
 Examples:
   onefold cluster init ceph:volumes/backup
   onefold cluster status ceph:volumes/backup
+  onefold cluster fsck ceph:volumes/backup
   onefold cluster simulate --nodes 1..100 --like mail --html cluster.html";
 
 /// Volumes over many machines
@@ -31,6 +33,7 @@ pub(crate) struct Cluster {
 enum Command {
     Init(init::Init),
     Status(status::Status),
+    Fsck(fsck::Fsck),
     Simulate(Box<simulate::Simulate>),
 }
 
@@ -39,6 +42,7 @@ impl Cluster {
         match self.command {
             Command::Init(init) => init.run(console),
             Command::Status(status) => status.run(console),
+            Command::Fsck(fsck) => fsck.run(console),
             Command::Simulate(simulate) => simulate.run(console),
         }
     }

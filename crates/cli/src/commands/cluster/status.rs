@@ -24,7 +24,7 @@ Looks at the leases twice, some seconds apart: a gateway is alive if it renewed 
 Examples:
   onefold cluster status ceph:volumes/backup
 
-With --json: one document with location, fsid, domain, gateways, shards, and the bytes of the whole cluster
+With --json: one document with location, fsid, domain, data_pool (that of containers), gateways, shards, and the bytes of the whole cluster
 of Ceph, copies counted: total, used and available. A gateway has id, host, address, is_alive, is_serving
 (false for a command), lease_age_seconds (by the clocks of both machines) and shards, their number. A shard
 has id, volumes, gateway and wanted (ids, or null), and is_doomed: it is being created or deleted.";
@@ -45,6 +45,7 @@ struct Shown {
     location: String,
     fsid: String,
     domain: String,
+    data_pool: String,
     gateways: Vec<ShownGateway>,
     shards: Vec<ShownShard>,
     total: u64,
@@ -79,10 +80,13 @@ impl Status {
         let shards = shards(&reached).with_context(|| reached.place())?;
         let gateways = looked_at(&reached, &shards).with_context(|| reached.place())?;
         let space = reached.cluster.space()?;
+        let own = || self.location.pool().to_owned();
+        let data_pool = domain.data.clone().unwrap_or_else(own);
         let shown = Shown {
             location: self.location.to_string(),
             fsid: reached.cluster.fsid().to_owned(),
             domain: domain.id.to_string(),
+            data_pool,
             gateways,
             shards,
             total: space.total,
@@ -146,6 +150,7 @@ impl Shown {
         let (available, total) = (HumanBytes(self.available), HumanBytes(self.total));
         let mut lines = vec![
             format!("volumes of       {}", self.location),
+            format!("containers in    pool {}", self.data_pool),
             format!("cluster          {}", self.fsid),
             format!("space of Ceph    {available} of {total} free, copies counted"),
             String::new(),
