@@ -263,8 +263,7 @@ impl<'a> Campaign<'a> {
         gateways.onefold(0, &["volume", "create", DISK, "--size", &size]);
         gateways.onefold(0, &["volume", "create", FIO, "--size", &format!("{FIO_MIB}MiB")]);
         let random = SplitMix64::new(options.seed);
-        let (serving, ended) = (0, Vec::new());
-        let mut this = Self { gateways, registers, random, work, serving, ended };
+        let mut this = Self { gateways, registers, random, work, serving: 0, ended: Vec::new() };
         (0..GATEWAYS).try_for_each(|number| this.start(number))?;
         // the first gateway that a client asks takes the volume
         let reads =
