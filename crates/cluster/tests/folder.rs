@@ -419,6 +419,52 @@ fn a_full_pool_refuses_writes_takes_erases_and_goes_on_when_there_is_room() {
 }
 
 #[test]
+fn a_compaction_is_what_first_meets_a_full_pool_and_gives_room_back() {
+    for is_taken_over in [false, true] {
+        let model = Arc::new(MemoryRados::replicated());
+        let rados: Arc<dyn RadosPool> = Arc::<MemoryRados>::clone(&model);
+        create(&rados).unwrap();
+        let mut pool = open(&rados, options()).unwrap().0;
+        pool.create_volume("disk", BLOCKS * BLOCK as u64, BlockSize::B4096).unwrap();
+        let mut blocks = vec![0; BLOCKS as usize];
+        for n in 0..BLOCKS {
+            write(&pool, n, 1 + n).unwrap();
+            blocks[n as usize] = 1 + n;
+        }
+        // one block of each five is left
+        for n in (0..BLOCKS).filter(|n| n % 5 > 0) {
+            let range = n * BLOCK as u64..(n + 1) * BLOCK as u64;
+            pool.volume("disk").unwrap().erase(range, Durability::OnFlush).unwrap();
+            blocks[n as usize] = 0;
+        }
+        pool.flush().unwrap();
+        let stored = || {
+            let mut count = 0;
+            let counted = &mut |name: &str| {
+                count += usize::from(name.contains(".container."));
+                std::ops::ControlFlow::Continue(())
+            };
+            model.list(counted).unwrap();
+            count
+        };
+        let before = stored();
+        model.set_full(true);
+        if is_taken_over {
+            // so that it has no container to go on with
+            pool = open(&rados, options()).unwrap().0;
+        }
+        for _ in 0..5 {
+            assert!(pool.compact().unwrap(), "taken over: {is_taken_over}");
+        }
+        pool.flush().unwrap();
+        pool.flush().unwrap();
+        assert!(stored() < before, "taken over: {is_taken_over}, {} of {before}", stored());
+        expect_blocks(&pool, &blocks);
+        expect_blocks(&open(&rados, options()).unwrap().0, &blocks);
+    }
+}
+
+#[test]
 fn a_log_that_a_full_pool_refused_keeps_its_bytes() {
     let model = Arc::new(MemoryRados::replicated());
     let folder = RadosFolder::take(Arc::<MemoryRados>::clone(&model), SHARD).unwrap();

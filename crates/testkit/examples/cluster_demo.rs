@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 
 use onefold_testkit::ceph::{Ceph, Gateways, write_and_read};
 
-/// How many gateways there are. The first one serves; the others take over, one after another.
+/// How many gateways there are. The first one that a client asks has the volume, and the others pass connections
+/// on to it; when it dies one of them takes over.
 const GATEWAYS: usize = 3;
-
-/// What gateways but the first are told.
-const OTHERS: &[&str] = &[];
 
 /// The volume.
 const VOLUME: &str = "disk";
@@ -44,17 +42,16 @@ fn main() -> ExitCode {
     let mut gateways = Gateways::new(ceph, Path::new(onefold));
     gateways.onefold(0, &["volume", "create", VOLUME, "--size", "1GiB"]);
     for number in 0..GATEWAYS {
-        gateways.start(number, if number == 0 { &[] } else { OTHERS });
-        if number == 0
-            && let Err(ended) = gateways.wait_until_it_listens(number)
-        {
+        gateways.start(number, &[]);
+        if let Err(ended) = gateways.wait_until_it_listens(number) {
             eprintln!("error: gateway {number} ended, {}: {}", ended.status, ended.said);
             return ExitCode::FAILURE;
         }
     }
     if is_once {
-        write_and_read(&gateways.uri(0, VOLUME));
-        print!("{}", gateways.status());
+        // the first one takes the volume, and the others pass connections on to it
+        (0..GATEWAYS).for_each(|number| write_and_read(&gateways.uri(number, VOLUME)));
+        print!("{}", gateways.status(&[]));
         println!("written, and read again, after {:.0} s", begun.elapsed().as_secs_f64());
         return ExitCode::SUCCESS;
     }
@@ -94,7 +91,7 @@ fn tell(gateways: &Gateways, onefold: &str) {
         gateways.state(0).display()
     );
     println!(
-        "\nTo let another gateway take over, kill one; the others have these processes and addresses:\n"
+        "\nTo let another gateway take over, kill the one that has the volume; processes and addresses:\n"
     );
     for number in 0..GATEWAYS {
         let process = gateways.process(number).map_or("ended".to_owned(), |id| id.to_string());

@@ -108,15 +108,15 @@ impl Gateways {
         run(command.arg(self.ceph.conf()))
     }
 
-    /// What `onefold cluster status` writes.
+    /// What `onefold cluster status` writes with these options.
     ///
     /// # Panics
     ///
     /// If it fails.
-    pub fn status(&self) -> String {
+    pub fn status(&self, options: &[&str]) -> String {
         let mut command = self.command(0);
         command.args(["cluster", "status", &self.location(), "--ceph-conf"]);
-        run(command.arg(self.ceph.conf()))
+        run(command.arg(self.ceph.conf()).args(options))
     }
 
     /// Starts gateway `number` with these options, and does not wait until it serves.

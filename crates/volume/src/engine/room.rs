@@ -103,8 +103,8 @@ impl Reserve {
     /// Gives the reserve back to the disk, unless another thread just did; `None` if there is none.
     fn spend(&self) -> Option<Spent<'_>> {
         let mut held = self.held();
-        // an earlier opening may have left one
-        if !self.is_spent() && !self.fill_held(&mut held) {
+        // an earlier opening may have left one, or have spent it
+        if !self.is_spent() && !self.fill_held(&mut held) && !self.is_spent() {
             return None;
         }
         if std::mem::take(&mut held.is_whole)

@@ -79,7 +79,8 @@ impl Engine {
             if !appender.ready.is_empty() {
                 return Ok(());
             }
-            appender.without(Self::make_container)?;
+            // in a full pool with the reserve: what is appended waits in memory until a commit, which has it too
+            appender.without(|engine| engine.room.with_reserve(|| engine.make_container()))?;
         }
         Ok(())
     }

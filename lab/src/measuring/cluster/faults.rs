@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::{Load, Tally, at, begin_reign, first_answer};
 use super::registers::{BLOCK, Registers};
+use super::serving::{is_alive, serving};
 use crate::measuring::backups;
 use crate::measuring::fio::{self, over_nbd};
 use crate::measuring::record::Dataset;
@@ -54,7 +55,7 @@ pub(crate) struct Options {
 enum Fault {
     /// The gateway is killed, and another one takes over
     Kill,
-    /// The gateway is paused past its lease, another one takes over, and the first one goes on
+    /// The gateway is paused past its lease, another one takes over, and the first one goes on, with a new lease
     Pause,
     /// A server of objects is killed, and started again
     Osd,
@@ -69,7 +70,7 @@ enum Fault {
     Full,
     /// The gateway is killed while the pool of Ceph is full
     KillFull,
-    /// fio writes, the gateway is killed, and fio verifies at another one
+    /// fio writes, the gateways of its volume and of the registers are killed, and fio verifies at another one
     Fio,
 }
 
@@ -105,10 +106,11 @@ impl Fault {
     }
 }
 
-/// How many gateways there are: one serves, the others wait.
-const GATEWAYS: usize = 2;
-/// What a gateway that waits is told.
-const WAITING: &[&str] = &[];
+/// How many gateways there are: one has the registers, and any of the others may take them over.
+const GATEWAYS: usize = 3;
+
+/// How long a gateway may take that was superseded until it has a lease again.
+const RECOVERED: Duration = Duration::from_secs(60);
 
 /// The volume of the registers.
 const DISK: &str = "registers";
@@ -143,12 +145,14 @@ pub(crate) struct Sample {
     refused_writes: u64,
     reads: u64,
     refused_reads: u64,
-    /// Answered by a gateway after another one had taken over, whatever the answer.
+    /// Answered after another gateway had taken over, by the earlier one to a client that it had before.
     superseded_reads: u64,
+    /// Answered after another gateway had taken over, to a new client of the earlier one, which passes it on.
+    passed_on_reads: u64,
     /// Blocks of which a value was read that is gone. Violations since reads wait for what they show; in records
     /// from before, reads of values that were never acknowledged.
     sights_lost: u64,
-    /// Gateways that ended by themselves though no other one served, and what they said.
+    /// Gateways that ended by themselves, which none should, and what they said.
     gateways_ended: Vec<String>,
     violations: u64,
     first_violations: Vec<String>,
@@ -245,7 +249,7 @@ struct Campaign<'a> {
     registers: Arc<Registers>,
     random: SplitMix64,
     work: &'a backups::Work,
-    /// The gateway that serves.
+    /// The gateway that has the registers.
     serving: usize,
     /// What gateways said that ended by themselves.
     ended: Vec<String>,
@@ -259,15 +263,13 @@ impl<'a> Campaign<'a> {
         gateways.onefold(0, &["volume", "create", DISK, "--size", &size]);
         gateways.onefold(0, &["volume", "create", FIO, "--size", &format!("{FIO_MIB}MiB")]);
         let random = SplitMix64::new(options.seed);
-        let (serving, ended) = (0, Vec::new());
-        let mut this = Self { gateways, registers, random, work, serving, ended };
-        this.gateways.start(0, &[]);
-        if let Err(ended) = this.gateways.wait_until_it_listens(0) {
-            bail!("the first gateway ended, {}: {}", ended.status, ended.said);
-        }
-        for number in 1..GATEWAYS {
-            this.gateways.start(number, WAITING);
-        }
+        let mut this = Self { gateways, registers, random, work, serving: 0, ended: Vec::new() };
+        (0..GATEWAYS).try_for_each(|number| this.start(number))?;
+        // the first gateway that a client asks takes the volume
+        let reads =
+            Client::connect(&this.uri(0)).and_then(|mut client| client.read(0, &mut [0; BLOCK]));
+        reads.context("the first read")?;
+        this.serving = serving(&this.gateways, GATEWAYS, DISK)?;
         Ok(this)
     }
 
@@ -290,6 +292,15 @@ impl<'a> Campaign<'a> {
         Ok(sample)
     }
 
+    /// Starts gateway `number`, and waits until it listens.
+    fn start(&mut self, number: usize) -> Result<()> {
+        self.gateways.start(number, &[]);
+        match self.gateways.wait_until_it_listens(number) {
+            Ok(()) => Ok(()),
+            Err(ended) => bail!("gateway {number} ended, {}: {}", ended.status, ended.said),
+        }
+    }
+
     fn uri(&self, number: usize) -> onefold_lab::nbd::Uri {
         at(&self.gateways.socket(number), DISK)
     }
@@ -304,30 +315,35 @@ impl<'a> Campaign<'a> {
         thread::sleep(Duration::from_millis(500 + more));
     }
 
-    /// The gateways but the one that serves.
-    fn others(&self) -> Vec<usize> {
-        (0..GATEWAYS).filter(|number| *number != self.serving).collect()
-    }
-
-    /// Waits until another gateway answers a read, and lets it be the one that serves.
-    fn change_over(&mut self) -> Result<()> {
-        let others = self.others();
+    /// Waits until one of the gateways that are not `gone` answers a read, and lets the one that has the registers
+    /// then be the one that serves. Returns how many seconds there were from `begun` to the answer.
+    fn change_over(&mut self, gone: &[usize], begun: Instant) -> Result<f64> {
+        let others: Vec<usize> = (0..GATEWAYS).filter(|number| !gone.contains(number)).collect();
         let uris: Vec<_> = others.iter().map(|number| self.uri(*number)).collect();
-        let found = first_answer(&uris, || {
-            others.iter().for_each(|number| self.note_end(*number));
-            Ok(())
-        })?;
-        self.serving = others[found];
-        Ok(())
+        first_answer(&uris, || others.iter().try_for_each(|number| self.note_end(*number)))?;
+        let seconds = begun.elapsed().as_secs_f64();
+        self.serving = serving(&self.gateways, GATEWAYS, DISK)?;
+        ensure!(
+            !gone.contains(&self.serving),
+            "gateway {} has the registers, though it is gone",
+            self.serving
+        );
+        Ok(seconds)
     }
 
-    /// Starts a gateway that waits again if it ended by itself, and notes it.
-    fn note_end(&mut self, number: usize) {
-        if let Some(ended) = self.gateways.ended(number) {
-            println!("campaign: gateway {number} ended, {}: {}", ended.status, ended.said);
-            self.ended.push(ended.said);
-            self.gateways.start(number, WAITING);
-        }
+    /// Starts a gateway again if it ended by itself, and notes it.
+    fn note_end(&mut self, number: usize) -> Result<()> {
+        let Some(ended) = self.gateways.ended(number) else { return Ok(()) };
+        println!("campaign: gateway {number} ended, {}: {}", ended.status, ended.said);
+        self.ended.push(ended.said);
+        self.start(number)
+    }
+
+    /// Waits until a gateway answers a read after a fault that ended none, and finds out which one has the
+    /// registers.
+    fn find_serving(&mut self) -> Result<()> {
+        (0..GATEWAYS).try_for_each(|number| self.note_end(number))?;
+        self.change_over(&[], Instant::now()).map(drop)
     }
 
     fn begin_reign(&self, sample: &mut Sample) -> Result<()> {
@@ -341,13 +357,10 @@ impl<'a> Campaign<'a> {
         self.let_them_work();
         let (killed, begun) = (self.serving, Instant::now());
         self.gateways.kill(killed);
-        let tally = load.wait();
-        self.change_over()?;
-        let took = begun.elapsed();
-        let mut sample = Sample::of(tally);
-        sample.take_over_seconds = Some(took.as_secs_f64());
+        let mut sample = Sample::of(load.wait());
+        sample.take_over_seconds = Some(self.change_over(&[killed], begun)?);
         self.begin_reign(&mut sample)?;
-        self.gateways.start(killed, WAITING);
+        self.start(killed)?;
         Ok(sample)
     }
 
@@ -356,39 +369,37 @@ impl<'a> Campaign<'a> {
         self.let_them_work();
         let (paused, begun) = (self.serving, Instant::now());
         self.gateways.signal(paused, Signal::STOP);
-        self.change_over()?;
-        let took = begun.elapsed();
+        let took = self.change_over(&[paused], begun)?;
         let mut sample = Sample::default();
         self.begin_reign(&mut sample)?;
         let new = self.load()?;
         self.let_them_work();
         self.gateways.signal(paused, Signal::CONT);
         // a new client of the old gateway as well
-        let asked = self.ask_superseded(paused);
+        let passed_on = self.ask_superseded(paused);
         let mut tally = old.wait();
-        tally.superseded_reads += asked;
         tally.add(new.stop());
         let mut after = Sample::of(tally);
         (after.in_flight_kept, after.sights_lost) = (sample.in_flight_kept, sample.sights_lost);
-        after.take_over_seconds = Some(took.as_secs_f64());
+        (after.take_over_seconds, after.passed_on_reads) = (Some(took), passed_on);
         self.begin_reign(&mut Sample::default())?;
         let patience = Instant::now();
-        while self.gateways.ended(paused).is_none() {
+        while !is_alive(&self.gateways, paused)? {
+            self.note_end(paused)?;
             ensure!(
-                patience.elapsed() < Duration::from_secs(60),
-                "the superseded gateway does not end: {}",
+                patience.elapsed() < RECOVERED,
+                "the superseded gateway takes no new lease: {}",
                 self.gateways.said(paused)
             );
-            thread::sleep(Duration::from_millis(20));
         }
-        self.gateways.start(paused, WAITING);
+        self.note_end(paused)?;
         Ok(after)
     }
 
-    /// Reads at a gateway that was superseded, by a new connection; how many were answered.
+    /// Reads at a gateway that was superseded, by a new connection, which it passes on; how many were answered.
     fn ask_superseded(&self, number: usize) -> u64 {
         let connected = Client::connect_with(&self.uri(number), Duration::from_secs(20));
-        // it may be gone already
+        // it may not have found out yet, and end the connection when it does
         let Ok(mut client) = connected else { return 0 };
         let (mut answered, mut page) = (0, vec![0; BLOCK]);
         for block in 0..100 {
@@ -421,7 +432,7 @@ impl<'a> Campaign<'a> {
         self.wait_until_healthy();
         self.let_them_work();
         let mut sample = Sample::of(load.stop());
-        self.ensure_serving()?;
+        self.find_serving()?;
         self.begin_reign(&mut sample)?;
         Ok(sample)
     }
@@ -451,24 +462,9 @@ impl<'a> Campaign<'a> {
         }
         self.wait_until_healthy();
         self.let_them_work();
-        for number in self.others() {
-            self.note_end(number);
-        }
-        let before = self.serving;
-        let uris: Vec<_> = (0..GATEWAYS).map(|number| self.uri(number)).collect();
-        self.serving = first_answer(&uris, || Ok(()))?;
         let mut sample = Sample::of(load.stop());
+        self.find_serving()?;
         self.begin_reign(&mut sample)?;
-        if self.serving != before {
-            // it finds out by itself that it was superseded
-            let begun = Instant::now();
-            while self.gateways.ended(before).is_none() {
-                let said = || format!("it does not end: {}", self.gateways.said(before));
-                ensure!(begun.elapsed() < Duration::from_secs(120), said());
-                thread::sleep(Duration::from_millis(50));
-            }
-            self.gateways.start(before, WAITING);
-        }
         Ok(sample)
     }
 
@@ -479,24 +475,6 @@ impl<'a> Campaign<'a> {
             let (count, rest) = state.split_once(" pgs: ").unwrap_or_default();
             rest.split(';').next() == Some(&format!("{count} active+clean"))
         });
-    }
-
-    /// Whether the gateway that served ended by itself.
-    fn has_ended(&mut self) -> bool {
-        let Some(ended) = self.gateways.ended(self.serving) else { return false };
-        println!("campaign: the gateway ended, {}: {}", ended.status, ended.said);
-        self.ended.push(ended.said);
-        true
-    }
-
-    /// Lets another gateway serve, and starts this one again, if it ended by itself.
-    fn ensure_serving(&mut self) -> Result<()> {
-        if self.has_ended() {
-            let gone = self.serving;
-            self.change_over()?;
-            self.gateways.start(gone, WAITING);
-        }
-        Ok(())
     }
 
     fn set_quota(&self, bytes: u64) {
@@ -524,15 +502,13 @@ impl<'a> Campaign<'a> {
         // clients meet the full pool
         thread::sleep(Duration::from_secs(3));
         let mut took = None;
-        let (mut sample, load) = if self.has_ended() || is_killed {
+        let (mut sample, load) = if is_killed {
             let (killed, begun) = (self.serving, Instant::now());
             self.gateways.kill(killed);
-            let tally = load.wait();
-            self.change_over()?;
-            took = Some(begun.elapsed().as_secs_f64());
-            self.gateways.start(killed, WAITING);
-            let mut sample = Sample::of(tally);
+            let mut sample = Sample::of(load.wait());
+            took = Some(self.change_over(&[killed], begun)?);
             self.begin_reign(&mut sample)?;
+            self.start(killed)?;
             (sample, self.load()?)
         } else {
             // erases must be possible, and are what gives room
@@ -547,7 +523,7 @@ impl<'a> Campaign<'a> {
         ensure!(after.acknowledged_writes > 0, "no write after there was room again");
         sample = sample.and(after);
         sample.take_over_seconds = took;
-        self.ensure_serving()?;
+        self.find_serving()?;
         self.begin_reign(&mut Sample::default())?;
         // a write must be taken now
         let mut client = Client::connect(&at(&self.gateways.socket(self.serving), FIO))?;
@@ -562,7 +538,7 @@ impl<'a> Campaign<'a> {
         Ok(line.context("the pool is listed")?.contains("full"))
     }
 
-    /// fio writes a volume, the gateway is killed, and fio verifies at the next one.
+    /// fio writes a volume, its gateway and that of the registers are killed, and fio verifies at the next one.
     fn fio(&mut self, round: u32) -> Result<Sample> {
         let report = self.work.fresh("fio")?.join("report");
         let run = |gateways: &Gateways, serving: usize, more: &str| {
@@ -576,17 +552,18 @@ impl<'a> Campaign<'a> {
         run(&self.gateways, self.serving, "--do_verify=0 --verify_state_save=0")?;
         let load = self.load()?;
         self.let_them_work();
-        let (killed, begun) = (self.serving, Instant::now());
-        self.gateways.kill(killed);
+        let mut killed = vec![self.serving, serving(&self.gateways, GATEWAYS, FIO)?];
+        killed.dedup();
+        let begun = Instant::now();
+        killed.iter().for_each(|number| self.gateways.kill(*number));
         let mut sample = Sample::of(load.wait());
-        self.change_over()?;
-        sample.take_over_seconds = Some(begun.elapsed().as_secs_f64());
+        sample.take_over_seconds = Some(self.change_over(&killed, begun)?);
         if let Err(error) = run(&self.gateways, self.serving, "--verify_only --verify_state_save=0")
         {
             self.registers.tell(format!("fio does not find what it wrote: {error:#}"));
         }
         self.begin_reign(&mut sample)?;
-        self.gateways.start(killed, WAITING);
+        killed.iter().try_for_each(|number| self.start(*number))?;
         Ok(sample)
     }
 }
@@ -624,6 +601,7 @@ impl Sample {
             reads: self.reads + other.reads,
             refused_reads: self.refused_reads + other.refused_reads,
             superseded_reads: self.superseded_reads + other.superseded_reads,
+            passed_on_reads: self.passed_on_reads + other.passed_on_reads,
             sights_lost: self.sights_lost + other.sights_lost,
             ..self
         }

@@ -4,6 +4,7 @@ pub(crate) mod faults;
 mod load;
 pub(crate) mod peers;
 mod registers;
+mod serving;
 pub(crate) mod take_over;
 
 use std::collections::BTreeMap;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::{at, first_answer};
 use super::registers::BLOCK;
+use super::serving::serving;
 use crate::measuring::backups;
 use crate::measuring::record::Dataset;
 use crate::measuring::table::median;
@@ -46,22 +47,23 @@ pub(crate) struct Sample {
     content_bytes: u64,
     /// From 1.
     round: u32,
-    /// From the kill to the first answered read at the other gateway.
+    /// From the kill to the first answered read at another gateway.
     read_seconds: f64,
     /// From the kill to the first acknowledged write there.
     write_seconds: f64,
 }
 
 const VOLUME: &str = "disk";
-/// What a gateway that waits is told.
-const WAITING: &[&str] = &[];
+/// How many gateways there are: any of them may take the volume over.
+const GATEWAYS: usize = 3;
 
-const CACHE_STATE: &str = "the gateway that takes over was started before the kill, and has nothing of the pool in memory";
+const CACHE_STATE: &str = "the gateway that takes over was started before the kill, and has nothing of the volume in memory";
 
 const NOTES: [&str; 3] = [
     "a kill comes at a random moment, so that the last renewal of the lease is up to 2 s old; a writer writes \
      one block after the other until then",
-    "clients connect every 5 ms until a read is answered",
+    "clients connect to one of the two other gateways and then the other one, every 5 ms, until a read is answered; \
+     the gateway that answers may pass the connection on",
     "half of each page is zeros, and pages are distinct; Ceph is a monitor, a manager and three OSDs on the \
      loopback interface, on one disk, in a pool with three copies",
 ];
@@ -95,30 +97,41 @@ fn kill_with(onefold: &Path, options: &Options, content: u64) -> Result<Vec<Samp
     }
     let mut random = SplitMix64::new(options.seed);
     fill(&gateways, content, &mut random)?;
-    let (mut serving, mut samples) = (0, Vec::new());
+    let mut samples = Vec::new();
+    for number in 1..GATEWAYS {
+        gateways.start(number, &[]);
+        if let Err(ended) = gateways.wait_until_it_listens(number) {
+            bail!("gateway {number} ended, {}: {}", ended.status, ended.said);
+        }
+    }
+    Client::connect(&at(&gateways.socket(0), VOLUME))?;
     for round in 1..=options.rounds {
-        let other = 1 - serving;
-        gateways.start(other, WAITING);
-        let uri = at(&gateways.socket(serving), VOLUME);
+        let has_it = serving(&gateways, GATEWAYS, VOLUME)?;
+        let uri = at(&gateways.socket(has_it), VOLUME);
         let seed = random.next_u64();
         let writer = thread::spawn(move || write_until_the_end(&uri, seed));
-        // it waits for the lease when the first one dies
         thread::sleep(Duration::from_millis(2000 + random.next_u64() % 2000));
         let killed = Instant::now();
-        gateways.kill(serving);
-        let uris = [at(&gateways.socket(other), VOLUME)];
-        first_answer(&uris, || match gateways.ended(other) {
-            Some(ended) => bail!("the other gateway ended, {}: {}", ended.status, ended.said),
-            None => Ok(()),
+        gateways.kill(has_it);
+        let others: Vec<usize> = (0..GATEWAYS).filter(|number| *number != has_it).collect();
+        let uris: Vec<_> = others.iter().map(|one| at(&gateways.socket(*one), VOLUME)).collect();
+        let answers = first_answer(&uris, || {
+            others.iter().try_for_each(|number| match gateways.ended(*number) {
+                Some(ended) => bail!("gateway {number} ended, {}: {}", ended.status, ended.said),
+                None => Ok(()),
+            })
         })?;
         let read_seconds = killed.elapsed().as_secs_f64();
-        Client::connect(&uris[0])?.write(0, &page(random.next_u64()))?;
+        Client::connect(&uris[answers])?.write(0, &page(random.next_u64()))?;
         let write_seconds = killed.elapsed().as_secs_f64();
         writer.join().expect("the writer does not panic");
         let sample = Sample { content_bytes: content, round, read_seconds, write_seconds };
         println!("campaign: {sample:?}");
         samples.push(sample);
-        serving = other;
+        gateways.start(has_it, &[]);
+        if let Err(ended) = gateways.wait_until_it_listens(has_it) {
+            bail!("gateway {has_it} ended, {}: {}", ended.status, ended.said);
+        }
     }
     Ok(samples)
 }
