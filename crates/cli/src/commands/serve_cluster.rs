@@ -397,6 +397,7 @@ impl Serve {
             info!("metrics at http://{}/metrics", listener.local_addr()?);
             let mut metrics = Metrics::of_gateway(&gateway, server.exports(), measurements);
             metrics.add_hints(&hints);
+            metrics.add_rados(&reached.counters);
             service.tell(listener, Arc::new(metrics));
         }
         for address in server.addresses() {
