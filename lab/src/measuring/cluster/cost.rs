@@ -71,6 +71,7 @@ pub(super) fn measure(gateways: &mut Gateways, writes: u64) -> Result<Vec<Cost>>
     let all: Vec<u64> = (0..writes * SHARES.len() as u64).collect();
     write(&at(&gateways.socket(1), KNOWN), &all, |number| page(number, true))?;
     counted.wait_for_hints()?;
+    counted.wait_for_dumps(QUERIES)?;
     let mut costs = Vec::new();
     for (run, share) in (0..).zip(SHARES) {
         let uri = at(&gateways.socket(0), &volume(share));

@@ -91,6 +91,21 @@ impl Counted {
         })
     }
 
+    /// Waits until the gateways have read the dumps of hints of the ranges that they hold, which they do when they
+    /// start and once more ten seconds later: until they send few `queries`.
+    pub(super) fn wait_for_dumps(&self, queries: &str) -> Result<()> {
+        thread::sleep(Duration::from_secs(12));
+        let all = |this: &Self| -> Result<f64> {
+            Ok(this.all()?.iter().map(|one| one.get(queries)).sum())
+        };
+        let mut last = all(self)?;
+        self.wait_until("have read all dumps", |this| {
+            thread::sleep(Duration::from_secs(2));
+            let now = all(this)?;
+            Ok(now - std::mem::replace(&mut last, now) < 60.0)
+        })
+    }
+
     fn wait_until(
         &self,
         what: &str,

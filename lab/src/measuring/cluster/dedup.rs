@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::cost::{self, Cost};
-use super::counters::Counted;
+use super::counters::{Counted, Metrics};
 use super::load::at;
 use super::space::{Held, Space};
 use crate::measuring::backups;
@@ -71,13 +71,33 @@ pub(crate) struct Stored {
     held: Held,
     /// Bytes of containers by those of one pool with the same images.
     by_one_pool: f64,
+    /// What each gateway counted, in the order of the images.
+    gateways: Vec<Asked>,
+}
+
+/// What a gateway asked others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Asked {
     /// Fingerprints that were looked up, those that had a hint, and those whose gateway was late or away.
     lookups: u64,
     hits: u64,
     late: u64,
-    /// Pages that gateways told of, and those that another one was not told.
+    /// Pages that it told of, and those that another one was not told.
     added: u64,
     dropped: u64,
+}
+
+impl Asked {
+    fn of(metrics: &Metrics) -> Self {
+        let get = |name: &str| metrics.get(name) as u64;
+        Self {
+            lookups: get("onefold_hint_lookups_total"),
+            hits: get("onefold_hint_hits_total"),
+            late: get("onefold_hint_late_total"),
+            added: get("onefold_hint_added_total"),
+            dropped: get("onefold_hint_dropped_total"),
+        }
+    }
 }
 
 const IN_TURN: &str = "in turn";
@@ -305,8 +325,7 @@ fn share(
         })?;
         counted.wait_for_hints()?;
     }
-    let metrics = counted.all()?;
-    let sum = |name: &str| metrics.iter().map(|one| one.get(name)).sum::<f64>() as u64;
+    let asked = counted.all()?.iter().map(Asked::of).collect();
     end(gateways, images.len())?;
     let space = Space::of(gateways)?;
     let held = space.held()?;
@@ -315,11 +334,7 @@ fn share(
         written_bytes: written(images),
         held,
         by_one_pool: held.container_bytes as f64 / one_pool.0 as f64,
-        lookups: sum("onefold_hint_lookups_total"),
-        hits: sum("onefold_hint_hits_total"),
-        late: sum("onefold_hint_late_total"),
-        added: sum("onefold_hint_added_total"),
-        dropped: sum("onefold_hint_dropped_total"),
+        gateways: asked,
     });
     println!("campaign: {stored:?}");
     let mut samples = vec![stored];
@@ -368,7 +383,16 @@ fn table(samples: &[Sample]) -> String {
                     &format!("| {images} in one pool | {written:.0} | {stored:.1} | 1 | | | | |\n");
             }
             Sample::Stored(one) => {
-                let Stored { order, by_one_pool, lookups, hits, late, dropped, .. } = one;
+                let Stored { order, by_one_pool, .. } = one;
+                let each = |field: fn(&Asked) -> u64| {
+                    one.gateways
+                        .iter()
+                        .map(|one| field(one).to_string())
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                };
+                let (lookups, hits) = (each(|one| one.lookups), each(|one| one.hits));
+                let (late, dropped) = (each(|one| one.late), each(|one| one.dropped));
                 text += &format!(
                     "| {order} | {:.0} | {:.1} | {by_one_pool:.4} | {lookups} | {hits} | {late} | {dropped} |\n",
                     mib(one.written_bytes),

@@ -24,7 +24,7 @@ pub(super) struct Space {
 
 /// Objects of containers and their guards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Held {
+pub(crate) struct Held {
     /// Objects with pages.
     pub(super) containers: u64,
     /// Bytes of these, copies not counted.
