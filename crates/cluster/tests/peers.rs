@@ -203,6 +203,20 @@ fn wrong_hints_pass_through_and_the_last_one_wins() {
 }
 
 #[test]
+fn a_page_that_others_know_is_a_hit_or_late() {
+    let mut cluster = Cluster::new();
+    cluster.options.deadline = Duration::from_micros(400);
+    let all = cluster.gateways(2);
+    let pages = pages(9, 4_000);
+    tell(&all[0], &all, &pages);
+    for some in pages.chunks(20) {
+        found(&all[0], some);
+    }
+    let counters = all[0].counters();
+    assert_eq!(counters.hits + counters.late, counters.lookups, "{counters:?}");
+}
+
+#[test]
 fn a_gateway_that_dies_costs_misses_alone() {
     let mut cluster = Cluster::new();
     cluster.options.deadline = Duration::from_millis(500);

@@ -31,6 +31,8 @@ Examples:
       --out docs/records/NAME.json
   cargo lab campaign cluster-peers --onefold target/release/onefold \\
       --out docs/records/NAME.json
+  cargo lab campaign cluster-dedup --onefold target/release/onefold --images DIR/vm-count-3 \\
+      --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
 /// Measure the index, tables, volumes and repositories far away, for hours

@@ -67,7 +67,7 @@ pub(super) fn measure(gateways: &mut Gateways, writes: u64) -> Result<Vec<Cost>>
     for share in SHARES {
         gateways.onefold(0, &["volume", "create", &volume(share), "--size", &bytes.to_string()]);
     }
-    let counted = Counted::start(gateways, 2)?;
+    let counted = Counted::start(gateways, 2, None)?;
     let all: Vec<u64> = (0..writes * SHARES.len() as u64).collect();
     write(&at(&gateways.socket(1), KNOWN), &all, |number| page(number, true))?;
     counted.wait_for_hints()?;

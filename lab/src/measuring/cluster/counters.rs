@@ -29,13 +29,21 @@ impl Metrics {
 }
 
 impl Counted {
-    /// Starts `count` gateways, and waits until all of them are connected with each other.
-    pub(super) fn start(gateways: &mut Gateways, count: usize) -> Result<Self> {
+    /// Starts `count` gateways, which wait so many milliseconds for hints, and waits until all of them are connected
+    /// with each other.
+    pub(super) fn start(
+        gateways: &mut Gateways,
+        count: usize,
+        hints_wait: Option<u64>,
+    ) -> Result<Self> {
+        let wait = hints_wait.map(|wait| format!("--hints-wait={wait}"));
         let mut addresses = Vec::new();
         for number in 0..count {
             // free until the gateway listens there, unless another program is faster
             let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-            gateways.start(number, &["--metrics", &address.to_string()]);
+            let address_text = address.to_string();
+            let options = ["--metrics", &address_text].into_iter().chain(wait.as_deref());
+            gateways.start(number, &options.collect::<Vec<_>>());
             addresses.push(address);
         }
         for number in 0..count {

@@ -34,6 +34,9 @@ pub(crate) struct Options {
     /// How many writes of 4 KiB are counted for each share of duplicates
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u64).range(16..=16_384))]
     writes: u64,
+    /// How many milliseconds gateways wait for hints, unless it is their default
+    #[arg(long)]
+    hints_wait: Option<u64>,
     /// What a reader of the record must know of this run, such as how the program was built
     #[arg(long)]
     note: Vec<String>,
@@ -135,7 +138,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
         if order == AT_ONCE {
             gateways.use_namespace("at-once");
         }
-        samples.extend(share(&mut gateways, &images, order, reference)?);
+        samples.extend(share(&mut gateways, &images, order, reference, options.hints_wait)?);
     }
     gateways.use_namespace("cost");
     samples.extend(cost::measure(&mut gateways, options.writes)?.into_iter().map(Sample::Cost));
@@ -299,12 +302,13 @@ fn share(
     images: &[Image],
     order: &str,
     one_pool: (u64, u64),
+    hints_wait: Option<u64>,
 ) -> Result<Vec<Sample>> {
     for (number, image) in images.iter().enumerate() {
         let size = image.size.to_string();
         gateways.onefold(0, &["volume", "create", &volume(number), "--size", &size]);
     }
-    let counted = Counted::start(gateways, images.len())?;
+    let counted = Counted::start(gateways, images.len(), hints_wait)?;
     let uris: Vec<Uri> =
         (0..images.len()).map(|number| at(&gateways.socket(number), &volume(number))).collect();
     // the first gateway that is asked has the volume
