@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use onefold_backend::rados::{CephLocation, CephOptions, RadosCluster, RadosPool};
+use onefold_backend::rados::{
+    CephLocation, CephOptions, CountedRados, RadosCluster, RadosCounters, RadosPool,
+};
 use onefold_cluster::{About, Domain, GatewayRecord};
 use onefold_seal::ObjectId;
 
@@ -80,6 +82,8 @@ impl Unavailable {
 pub(crate) struct Reached {
     pub(crate) cluster: RadosCluster,
     pub(crate) pool: Arc<dyn RadosPool>,
+    /// Counts the operations of this process.
+    pub(crate) counters: Arc<RadosCounters>,
     location: CephLocation,
 }
 
@@ -99,8 +103,10 @@ impl CephArgs {
             ..CephOptions::default()
         };
         let cluster = RadosCluster::connect(&options)?;
+        let counters = Arc::<RadosCounters>::default();
         let pool = Arc::new(cluster.pool(location.pool(), location.namespace())?);
-        Ok(Reached { cluster, pool, location: location.clone() })
+        let pool = Arc::new(CountedRados::new(pool, Arc::clone(&counters)));
+        Ok(Reached { cluster, pool, counters, location: location.clone() })
     }
 }
 
@@ -120,7 +126,7 @@ impl Reached {
     pub(crate) fn data_pool(&self, name: &str) -> Result<Arc<dyn RadosPool>> {
         let opened = self.cluster.pool(name, self.location.namespace());
         let opened = opened.with_context(|| format!("pool '{name}', which is for containers"))?;
-        Ok(Arc::new(opened))
+        Ok(Arc::new(CountedRados::new(Arc::new(opened), Arc::clone(&self.counters))))
     }
 
     pub(crate) fn place(&self) -> String {

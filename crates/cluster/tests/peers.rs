@@ -164,6 +164,7 @@ fn what_one_gateway_is_told_all_others_find() {
         let counters = gateway.counters();
         assert_eq!((counters.lookups, counters.hits, counters.late), (10_000, 10_000, 0));
         assert!(counters.received_bytes > 0 && counters.sent_bytes > 0);
+        assert!((2..=12).contains(&counters.finds), "batches, not pages: {}", counters.finds);
     }
     let (asked, answered) = all.iter().fold((0, 0), |(asked, answered), one| {
         (asked + one.counters().asked, answered + one.counters().answered)
@@ -171,6 +172,7 @@ fn what_one_gateway_is_told_all_others_find() {
     assert_eq!((asked, answered), (20_000, 20_000), "two thirds of each look-up travel");
     let told = all[0].counters();
     assert_eq!((told.added, told.dropped, told.passed_over), (10_000, 0, 0));
+    assert!((2..=100).contains(&told.tells), "batches, not pages: {}", told.tells);
     // the order of answers is that of fingerprints, and others are missing
     let mut mixed = pages[..10].to_vec();
     mixed.extend(self::pages(2, 10));
@@ -198,6 +200,20 @@ fn wrong_hints_pass_through_and_the_last_one_wins() {
                 .all(|(found, (_, hint))| *found == Some(*hint))
         })
     });
+}
+
+#[test]
+fn a_page_that_others_know_is_a_hit_or_late() {
+    let mut cluster = Cluster::new();
+    cluster.options.deadline = Duration::from_micros(400);
+    let all = cluster.gateways(2);
+    let pages = pages(9, 4_000);
+    tell(&all[0], &all, &pages);
+    for some in pages.chunks(20) {
+        found(&all[0], some);
+    }
+    let counters = all[0].counters();
+    assert_eq!(counters.hits + counters.late, counters.lookups, "{counters:?}");
 }
 
 #[test]

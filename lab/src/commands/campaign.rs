@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::exit::Exit;
-use crate::measuring::cluster::{faults, peers, take_over};
+use crate::measuring::cluster::{dedup, faults, peers, take_over};
 use crate::measuring::volumes::{memory, qcow2};
 use crate::measuring::{campaign, nbd, traces};
 
@@ -30,6 +30,8 @@ Examples:
   cargo lab campaign cluster-take-over --onefold target/release/onefold \\
       --out docs/records/NAME.json
   cargo lab campaign cluster-peers --onefold target/release/onefold \\
+      --out docs/records/NAME.json
+  cargo lab campaign cluster-dedup --onefold target/release/onefold --images DIR/vm-count-3 \\
       --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
@@ -95,6 +97,9 @@ enum Command {
     ClusterTakeOver(take_over::Options),
     /// Measure a volume in a cluster of Ceph by fio beside an image of RBD in the same cluster
     ClusterPeers(peers::Options),
+    /// Measure what three gateways of a cluster store of disk images that resemble one another, and what a
+    /// write costs
+    ClusterDedup(dedup::Options),
     /// Measure commands on a simulated line to a repository far away
     FarAway(campaign::FarAway),
 }
@@ -114,6 +119,7 @@ impl Campaign {
             Command::ClusterFaults(options) => faults::measure(&options),
             Command::ClusterTakeOver(options) => take_over::measure(&options),
             Command::ClusterPeers(options) => peers::measure(&options),
+            Command::ClusterDedup(options) => dedup::measure(&options),
             Command::FarAway(options) => campaign::far_away(&options),
         }?;
         Ok(Exit::Fine)

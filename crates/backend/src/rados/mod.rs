@@ -8,6 +8,7 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod counted;
 mod error;
 mod fates;
 #[cfg(feature = "rados")]
@@ -16,6 +17,7 @@ mod location;
 mod memory;
 mod update;
 
+pub use counted::{CountedRados, RadosCounters, RadosCounts};
 pub use error::{RadosError, Refusal};
 pub use fates::{Fate, FatedRados};
 #[cfg(feature = "rados")]

@@ -407,6 +407,7 @@ impl Serve {
             let mut metrics = Metrics::of_gateway(&gateway, server.exports(), measurements);
             metrics.add_hints(&hints);
             metrics.add_space(&counts);
+            metrics.add_rados(&reached.counters);
             service.tell(listener, Arc::new(metrics));
         }
         for address in server.addresses() {

@@ -214,12 +214,8 @@ mod tests {
     fn gateway(pool: &Arc<dyn RadosPool>) -> Gateway {
         Domain::create(pool, Hash::Blake3, Codec::Zstd).unwrap();
         let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
-        let settings = Settings {
-            about: about(String::new(), true),
-            options: Options { table_bytes: 1 << 20, ..Options::default() },
-            data: None,
-            hints: Arc::new(()),
-        };
+        let options = Options { table_bytes: 1 << 20, ..Options::default() };
+        let settings = Settings::new(about(String::new(), true), options);
         Gateway::begin(pool, &clock, settings, Arc::new(())).unwrap()
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use onefold_backend::rados::{RadosCounters, RadosCounts};
 use onefold_block::{LATENCIES, Measurements, Operation, Refusal};
 use onefold_cluster::Gateway;
 use onefold_cluster::pooled::{HintCounters, PooledHints};
@@ -45,6 +46,11 @@ impl Metrics {
     /// Adds those of the upkeep of containers that shards share.
     pub(crate) fn add_space(&mut self, counts: &Arc<SpaceCounts>) {
         self.0.register_collector(Box::new(OfSpace(Arc::clone(counts))));
+    }
+
+    /// Adds those of what is asked of RADOS.
+    pub(crate) fn add_rados(&mut self, counters: &Arc<RadosCounters>) {
+        self.0.register_collector(Box::new(OfRados(Arc::clone(counters))));
     }
 
     /// Those of a gateway of a cluster.
@@ -311,6 +317,7 @@ impl Collector for Hinted {
         let HintCounters { lookups, hits, late, added, dropped, .. } = self.0.counters();
         let HintCounters { asked, answered, passed_over, .. } = self.0.counters();
         let HintCounters { sent_bytes, received_bytes, .. } = self.0.counters();
+        let HintCounters { finds, tells, .. } = self.0.counters();
         for (name, help, value) in [
             ("hint_lookups", "Fingerprints that shards looked up", lookups),
             ("hint_hits", "Looked up fingerprints that had a hint", hits),
@@ -324,7 +331,24 @@ impl Collector for Hinted {
             page.counter(name, help, value)?;
         }
         let bytes = [("sent", sent_bytes), ("received", received_bytes)];
-        page.counters("hint_bytes", "Bytes of hints between gateways", "direction", bytes)
+        page.counters("hint_bytes", "Bytes of hints between gateways", "direction", bytes)?;
+        let sent = [("find", finds), ("add", tells)];
+        page.counters("hint_messages", "Messages of hints to other gateways", "kind", sent)
+    }
+}
+
+/// What this gateway asked of RADOS.
+#[derive(Debug)]
+struct OfRados(Arc<RadosCounters>);
+
+impl Collector for OfRados {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(&mut encoder);
+        let RadosCounts { updates, queries, lists, written_bytes, read_bytes } = self.0.counts();
+        let operations = [("update", updates), ("query", queries), ("list", lists)];
+        page.counters("rados_operations", "Operations sent to RADOS", "kind", operations)?;
+        let bytes = [("written", written_bytes), ("read", read_bytes)];
+        page.counters("rados_bytes", "Bytes written to and read from RADOS", "direction", bytes)
     }
 }
 

@@ -39,6 +39,11 @@ pub(crate) struct PeerArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "cluster")]
     #[arg(default_value = "256MiB")]
     hints_memory: usize,
+    /// How many milliseconds a write waits for other gateways that are asked for its pages. Pages without an answer
+    /// are stored again. More for gateways that are far from one another, or on busy machines
+    #[arg(long, value_name = "MS", requires = "cluster")]
+    #[arg(default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    hints_wait: u64,
 }
 
 /// A gateway before it answers others, which may know its address already.
@@ -84,7 +89,11 @@ impl PeerArgs {
         answer: impl Fn(Request, &Cancel) -> Answer + Send + Sync + 'static,
     ) -> Result<Arc<PooledHints>> {
         let authority = Arc::new(Authority::read(&**pool)?);
-        let options = PooledOptions { memory: self.hints_memory, ..PooledOptions::default() };
+        let options = PooledOptions {
+            memory: self.hints_memory,
+            deadline: Duration::from_millis(self.hints_wait),
+            ..PooledOptions::default()
+        };
         let place = PeerPlace { gateway, listener, authority };
         let (pool, control) = (Arc::clone(pool), on_control(answer));
         let hints = PooledHints::start(place, pool, members, options, control, tell)?;
@@ -218,7 +227,7 @@ mod tests {
         pool: &Arc<dyn RadosPool>,
         answer: impl Fn(Request, &Cancel) -> Answer + Send + Sync + 'static,
     ) -> Arc<PooledHints> {
-        let args = PeerArgs { peer_listen: None, hints_memory: 64 << 20 };
+        let args = PeerArgs { peer_listen: None, hints_memory: 64 << 20, hints_wait: 5 };
         let (bound, id) = (args.bind(&[]).unwrap(), GatewayId::random());
         args.start(bound, id, pool, Arc::new(NO_OTHERS), answer).unwrap()
     }
@@ -255,7 +264,7 @@ mod tests {
     #[test]
     fn a_namespace_without_an_authority_is_refused() {
         let pool: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
-        let args = PeerArgs { peer_listen: None, hints_memory: 64 << 20 };
+        let args = PeerArgs { peer_listen: None, hints_memory: 64 << 20, hints_wait: 5 };
         let (bound, id) = (args.bind(&[]).unwrap(), GatewayId::random());
         let refused = args.start(bound, id, &pool, Arc::new(NO_OTHERS), |_, _| Answer::Done);
         let error = format!("{:#}", refused.err().unwrap());

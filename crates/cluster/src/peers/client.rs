@@ -57,11 +57,15 @@ enum Link {
     Up(Sender),
 }
 
-/// Bytes of messages of hints, without those of HTTP and TLS.
+/// Messages of hints, and their bytes without those of HTTP and TLS.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
+    /// Messages that look fingerprints up.
+    pub(crate) finds: AtomicU64,
+    /// Messages that tell of pages.
+    pub(crate) adds: AtomicU64,
 }
 
 /// Another gateway, as this one reaches it.
@@ -132,6 +136,7 @@ impl Peer {
         let _permit = self.finds.try_acquire().ok().filter(|_| !self.rests())?;
         let sender = self.sender().ok()?;
         let request = message::encode_find(keys);
+        self.traffic.finds.fetch_add(1, Ordering::Relaxed);
         self.traffic.sent.fetch_add(request.len() as u64, Ordering::Relaxed);
         let Ok(answered) = timeout(deadline, self.to().ask(sender, Message::Find, request)).await
         else {
@@ -147,6 +152,7 @@ impl Peer {
     /// Tells of `pages`, at most [`MAX_PAGES`](message::MAX_PAGES).
     pub(crate) async fn add(&self, pages: &[(Key, Hint)]) -> Result<(), PeerError> {
         let request = message::encode_add(pages);
+        self.traffic.adds.fetch_add(1, Ordering::Relaxed);
         self.traffic.sent.fetch_add(request.len() as u64, Ordering::Relaxed);
         self.to().ask(self.sender()?, Message::Add, request).await.map(drop)
     }

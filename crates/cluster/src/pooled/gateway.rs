@@ -152,20 +152,17 @@ impl PooledHints {
         let view = self.state.view();
         let end = Instant::now() + self.options.deadline;
         let (tell, told) = channel();
+        let mut unanswered: usize = asked.values().map(Vec::len).sum();
         for (gateway, keys) in asked {
-            let Some(other) = view.others.get(&gateway) else {
-                count(&self.state.counts.late, keys.len());
-                continue;
-            };
+            let Some(other) = view.others.get(&gateway) else { continue };
             for batch in keys.chunks(MAX_PAGES) {
                 let (places, keys): (Vec<usize>, Vec<Key>) = batch.iter().copied().unzip();
                 let (peer, tell) = (Arc::clone(&other.peer), tell.clone());
-                let (state, deadline) = (Arc::clone(&self.state), self.options.deadline);
+                let deadline = self.options.deadline;
                 runtime.spawn(async move {
-                    match peer.find(&keys, deadline).await {
+                    if let Some(found) = peer.find(&keys, deadline).await {
                         // nobody may wait any more
-                        Some(found) => drop(tell.send((places, found))),
-                        None => count(&state.counts.late, keys.len()),
+                        let _ = tell.send((places, found));
                     }
                 });
             }
@@ -174,8 +171,11 @@ impl PooledHints {
         while let Ok((places, found)) =
             told.recv_timeout(end.saturating_duration_since(Instant::now()))
         {
+            unanswered -= places.len();
             places.into_iter().zip(found).for_each(|(place, hint)| hints[place] = hint);
         }
+        // an answer that comes after this is as good as none
+        count(&self.state.counts.late, unanswered);
     }
 }
 

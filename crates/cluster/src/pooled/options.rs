@@ -104,6 +104,10 @@ pub struct HintCounters {
     pub sent_bytes: u64,
     /// Bytes of hints received from other gateways, without those of HTTP and TLS.
     pub received_bytes: u64,
+    /// Messages to other gateways that looked fingerprints up.
+    pub finds: u64,
+    /// Messages to other gateways that told of pages.
+    pub tells: u64,
 }
 
 #[derive(Default)]

@@ -63,6 +63,8 @@ impl State {
             passed_over: self.store.passed_over(),
             sent_bytes: of(&self.traffic.sent),
             received_bytes: of(&self.traffic.received),
+            finds: of(&self.traffic.finds),
+            tells: of(&self.traffic.adds),
         }
     }
 }

@@ -1,10 +1,15 @@
-//! Pools of volumes in a cluster of Ceph: faults, how long a take-over takes, and rates beside RBD.
+//! Pools of volumes in a cluster of Ceph: faults, how long a take-over takes, rates beside RBD, and
+//! what gateways store together.
 
+mod cost;
+mod counters;
+pub(crate) mod dedup;
 pub(crate) mod faults;
 mod load;
 pub(crate) mod peers;
 mod registers;
 mod serving;
+mod space;
 pub(crate) mod take_over;
 
 use std::collections::BTreeMap;

@@ -182,7 +182,7 @@ fn fill(gateways: &Gateways, bytes: u64, random: &mut SplitMix64) -> Result<()> 
 }
 
 /// A page of random bytes and zeros, of each half.
-fn page(seed: u64) -> Vec<u8> {
+pub(super) fn page(seed: u64) -> Vec<u8> {
     let (mut page, mut random) = (vec![0; BLOCK], SplitMix64::new(seed));
     for word in page[..BLOCK / 2].chunks_exact_mut(8) {
         word.copy_from_slice(&random.next_u64().to_le_bytes());
