@@ -59,8 +59,7 @@ fn begin(
 ) -> Result<Gateway, VolumeError> {
     let clock: Arc<dyn LeaseClock> = Arc::<Moved>::default();
     let options = Options { table_bytes: 1 << 20, ..Options::default() };
-    let settings =
-        Settings { about: about("a"), options, data: data.cloned(), hints: Arc::new(()) };
+    let settings = Settings { data: data.cloned(), ..Settings::new(about("a"), options) };
     Gateway::begin(pool, &clock, settings, Arc::new(()))
 }
 
