@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,8 @@ const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// The volumes of a gateway as clients are offered them.
 struct Offered {
-    gateway: OnceLock<Arc<Gateway>>,
+    /// The gateway, which ends before its server: what Ceph's library does must be over when the process ends.
+    gateway: OnceLock<Weak<Gateway>>,
     exports: OnceLock<ExportList>,
     /// Whether connections are passed on to other gateways.
     follows: bool,
@@ -53,8 +54,9 @@ struct Offered {
 }
 
 impl Offered {
-    fn gateway(&self) -> Result<&Arc<Gateway>> {
-        self.gateway.get().context("the server has not started yet")
+    fn gateway(&self) -> Result<Arc<Gateway>> {
+        let gateway = self.gateway.get().context("the server has not started yet")?;
+        gateway.upgrade().context("the server is shutting down")
     }
 
     fn exports(&self) -> Result<&ExportList> {
@@ -128,7 +130,7 @@ impl Offered {
         let gateway = self.gateway()?;
         let (shard, request) = match request {
             Request::Create { .. } => {
-                create(gateway, &request)?;
+                create(&gateway, &request)?;
                 return Ok(Answer::Done);
             }
             Request::List => {
@@ -138,7 +140,7 @@ impl Offered {
             }
             Request::Fsck { repair } => {
                 let open = gateway.open_shards();
-                return Ok(Answer::Fsck(fsck(gateway, &open, repair, &|| asked.goes_on())?));
+                return Ok(Answer::Fsck(fsck(&gateway, &open, repair, &|| asked.goes_on())?));
             }
             Request::InShard { shard, asked } => (self.shard(shard.parse()?)?, *asked),
             request => {
@@ -149,7 +151,7 @@ impl Offered {
         let _ = asked.shard.set(Arc::clone(&shard));
         let answer = match &request {
             Request::Detach { from, to } => {
-                detach(gateway, &shard, (from, to), &|| asked.goes_on())
+                detach(&gateway, &shard, (from, to), &|| asked.goes_on())
             }
             _ => perform(request, &shard, &asked),
         };
@@ -229,7 +231,10 @@ impl Finder for Offered {
         if name.is_empty() {
             return Found::Refused("a cluster has many volumes: name one".into());
         }
-        let Ok(gateway) = self.gateway() else { return Found::NotNow("it starts".into()) };
+        let gateway = match self.gateway() {
+            Ok(gateway) => gateway,
+            Err(error) => return Found::NotNow(error.to_string()),
+        };
         let open = gateway.open_shards();
         let has = |shard: &Arc<OpenShard>| shard.pool().volume(name).is_ok();
         if open.iter().any(|shard| shard.tenure().is_current() && has(shard)) {
@@ -270,7 +275,7 @@ impl Offered {
         let Some(gateway) = self.gateway.get().filter(|_| !place.is_empty()) else {
             return Found::NotNow(held);
         };
-        let gateway = Arc::downgrade(gateway);
+        let gateway = Weak::clone(gateway);
         let is_over = move || gateway.upgrade().is_none_or(|gateway| !gateway.has_lease(id));
         Found::There(Upstream { place, is_over: Arc::new(is_over) })
     }
@@ -396,7 +401,7 @@ impl Serve {
                 begun => break Arc::new(begun.with_context(|| reached.place())?),
             }
         };
-        let _ = offered.gateway.set(Arc::clone(&gateway));
+        let _ = offered.gateway.set(Arc::downgrade(&gateway));
         let running = Running::start(&gateway);
         let asked = Arc::clone(&offered);
         let answer = move |request, asker: &Cancel| asked.answer(request, asker);
@@ -431,8 +436,8 @@ impl Serve {
         let ended = server.shutdown(PATIENCE);
         let given = gateway.end();
         drop(running);
-        // nobody waits for the last dumps of hints
-        drop(hints);
+        // with its last dumps of hints
+        drop((gateway, hints));
         bounded.iter().for_each(|failures| failures.tell_last());
         ended?;
         given.context(
