@@ -162,8 +162,6 @@ async fn refuse_long_option<T>(
 async fn list(stream: &mut Box<dyn Stream>, shared: &Shared) -> Result<(), NbdError> {
     let mut answers = Answers { option: option::LIST, bytes: Vec::new() };
     let exports = shared.exports.all();
-    let mut all: Vec<(&str, &str)> =
-        exports.iter().map(|export| (&*export.name, &*export.description)).collect();
     let names = match &shared.finder {
         None => Vec::new(),
         Some(finder) => {
@@ -180,11 +178,17 @@ async fn list(stream: &mut Box<dyn Stream>, shared: &Shared) -> Result<(), NbdEr
             }
         }
     };
-    let known: BTreeSet<&str> = all.iter().map(|(name, _)| *name).collect();
-    all.extend(
-        names.iter().filter(|name| !known.contains(name.as_str())).map(|name| (&**name, "")),
-    );
-    for (name, description) in all {
+    // a client may take its time: nothing is kept for it that the server does not have anyway
+    let elsewhere = {
+        let known: BTreeSet<&str> = match names.is_empty() {
+            true => BTreeSet::new(),
+            false => exports.iter().map(|export| &*export.name).collect(),
+        };
+        let is_new = |name: &String| !known.contains(name.as_str());
+        names.into_iter().filter(is_new).collect::<Vec<String>>()
+    };
+    let here = exports.iter().map(|export| (&*export.name, &*export.description));
+    for (name, description) in here.chain(elsewhere.iter().map(|name| (&**name, ""))) {
         let len = (name.len() as u32).to_be_bytes();
         answers.push(answer::SERVER, &[&len, name.as_bytes(), description.as_bytes()]);
         if answers.bytes.len() >= PIECE {
