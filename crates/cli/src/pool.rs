@@ -40,7 +40,7 @@ pub(crate) struct PoolArgs {
 /// A pool that this process has.
 pub(crate) struct OpenPool {
     pub(crate) pool: Pool,
-    /// The cluster that has it, which is told when this ends.
+    /// The cluster of the pool, if it is in one. Its shard is given back when this is dropped.
     _cluster: Option<Box<Volumes>>,
 }
 

@@ -3,6 +3,9 @@
 
 #[path = "common/history.rs"]
 mod history;
+#[path = "common/shards.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod shards;
 #[path = "common/turns.rs"]
 mod turns;
 #[path = "common/world.rs"]

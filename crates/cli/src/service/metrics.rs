@@ -48,7 +48,7 @@ impl Metrics {
         self.0.register_collector(Box::new(OfSpace(Arc::clone(counts))));
     }
 
-    /// Adds those of what is asked of RADOS.
+    /// Adds the counters of operations and bytes that the process exchanges with RADOS.
     pub(crate) fn add_rados(&mut self, counters: &Arc<RadosCounters>) {
         self.0.register_collector(Box::new(OfRados(Arc::clone(counters))));
     }

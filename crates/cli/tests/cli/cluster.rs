@@ -230,9 +230,11 @@ fn others_take_over_what_a_dead_gateway_acknowledged() {
     second.hears("broke the lease of this one");
     let awake = Instant::now();
     let mut found = vec![0; BLOCK];
-    while !try_client(&second, "disk-1")
-        .is_some_and(|mut client| client.read(0, &mut found).is_ok())
-    {
+    let mut reads = || {
+        let client = try_client(&second, "disk-1");
+        client.is_some_and(|mut client| client.read(0, &mut found).is_ok())
+    };
+    while !reads() {
         assert!(awake.elapsed() < TAKEN_OVER, "it passes nobody on");
     }
     assert!(found == page(5000));

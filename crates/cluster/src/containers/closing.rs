@@ -37,7 +37,7 @@ pub struct Closed {
     pub containers: u64,
     /// Bytes of these.
     pub bytes: u64,
-    /// At most so many of them are in use.
+    /// The bytes that shards say they use, at most.
     pub live_bytes: u64,
     /// Containers that were closed.
     pub closed: u64,

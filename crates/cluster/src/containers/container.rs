@@ -55,7 +55,7 @@ impl Containers {
         if self.grow_if_full.load(Ordering::Acquire) { update.even_if_full() } else { update }
     }
 
-    /// Every write but that of the directory has a multiple of so many bytes.
+    /// The alignment of the pool, in bytes: every write has a multiple of it, except that of the directory.
     pub fn alignment(&self) -> u64 {
         self.pool.kind().alignment
     }

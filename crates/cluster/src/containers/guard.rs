@@ -17,7 +17,7 @@ const GUARD: &str = "guard";
 /// Attribute: whether the guard takes registrations, one byte.
 const ACCESS: &str = "access";
 
-/// A shard does not register where so many are registered: it stores the page anew. The bound may be
+/// The most shards that register in a container. A further one stores its page anew. The bound may be
 /// exceeded by those that register at the same moment.
 pub const MOST_USERS: usize = 512;
 

@@ -42,7 +42,7 @@ impl<D: BlockDevice> LeasedDevice<D> {
     /// shard since.
     fn change(
         &self,
-        ranges: impl Iterator<Item = Range<u64>> + Clone,
+        ranges: impl Iterator<Item = Range<u64>>,
         make: impl FnOnce() -> Result<(), BlockError>,
     ) -> Result<(), BlockError> {
         self.changed(self.unsettled.during(ranges, make))

@@ -24,7 +24,7 @@ const CODEC: &str = "codec";
 const DATA: &str = "data";
 /// In the pool for containers: the pool whose namespace has the domain.
 const META: &str = "meta";
-/// A pool's name has at most so many bytes.
+/// The longest name of a pool, in bytes.
 const LONGEST_POOL: usize = 128;
 
 /// The version that is written.

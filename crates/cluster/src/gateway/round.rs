@@ -20,7 +20,7 @@ use crate::seeded::fault;
 const SHARDS_EVERY: Duration = RENEWAL;
 /// How much longer each further gateway leaves a shard to those that come before it.
 const RANK_WAIT: Duration = Duration::from_secs(3);
-/// No gateway leaves a shard to more than so many others.
+/// The most gateways that a gateway lets come first when a shard is taken over.
 const MOST_RANKS: u32 = 4;
 /// How long a shard is left alone that could not be opened.
 const FAILED_WAIT: Duration = Duration::from_secs(10);

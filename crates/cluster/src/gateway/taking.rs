@@ -14,7 +14,7 @@ use super::shards::SeenShard;
 use super::tenure::Tenure;
 use crate::shard::{SharedShard, create_shard, open_shard};
 
-/// A gateway makes room for at least so many shards in its memory.
+/// The fewest shares into which a gateway divides its memory.
 const LEAST_SHARES: usize = 8;
 /// A shard gets at least so much memory for its table of fingerprints, in bytes.
 const LEAST_TABLE: usize = 1 << 20;

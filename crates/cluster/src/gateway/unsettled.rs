@@ -46,25 +46,22 @@ impl Unsettled {
     /// Calls `write`, which changes `ranges` of bytes and returns once they are durable.
     pub(super) fn during(
         &self,
-        ranges: impl Iterator<Item = Range<u64>> + Clone,
+        ranges: impl Iterator<Item = Range<u64>>,
         write: impl FnOnce() -> Result<(), BlockError>,
     ) -> Result<(), BlockError> {
-        let number = {
-            let mut inner = self.inner();
-            let number = inner.next;
-            inner.next += 1;
-            inner.running.extend(ranges.clone().map(|range| (number, range)));
-            number
-        };
+        let mut running = Running { of: self, number: self.begin(ranges), is_durable: false };
         let outcome = write();
-        let mut inner = self.inner();
-        inner.running.retain(|(running, _)| *running != number);
-        if outcome.is_err() {
-            inner.note_failed(number, ranges);
-        }
-        drop(inner);
-        self.changed.notify_all();
+        running.is_durable = outcome.is_ok();
         outcome
+    }
+
+    /// Notes a write that begins; its number.
+    fn begin(&self, ranges: impl Iterator<Item = Range<u64>>) -> u64 {
+        let mut inner = self.inner();
+        let number = inner.next;
+        inner.next += 1;
+        inner.running.extend(ranges.map(|range| (number, range)));
+        number
     }
 
     /// Returns once no write of `bytes` that began before is unsettled: waits for those under way, and calls
@@ -105,9 +102,29 @@ impl Unsettled {
     }
 }
 
+/// A write under way. It has failed if it is not durable when this is dropped, also by a panic.
+struct Running<'a> {
+    of: &'a Unsettled,
+    number: u64,
+    is_durable: bool,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.of.inner().end(self.number, self.is_durable);
+        self.of.changed.notify_all();
+    }
+}
+
 impl Inner {
-    fn note_failed(&mut self, number: u64, ranges: impl Iterator<Item = Range<u64>>) {
-        self.failed.extend(ranges.map(|range| (number, range)));
+    /// Ends the write `number`.
+    fn end(&mut self, number: u64, is_durable: bool) {
+        let ended = self.running.extract_if(.., |(running, _)| *running == number);
+        if is_durable {
+            ended.for_each(drop);
+            return;
+        }
+        self.failed.extend(ended);
         if self.failed.len() > MOST_FAILED {
             let start = self.failed.iter().map(|(_, range)| range.start).min();
             let end = self.failed.iter().map(|(_, range)| range.end).max();
@@ -169,6 +186,15 @@ mod tests {
         unsettled.settle(&(5..6), broken).unwrap_err();
         unsettled.settle(&(5..6), || Ok(())).unwrap();
         unsettled.settle(&(0..10_000), broken).unwrap();
+    }
+
+    #[test]
+    fn a_write_that_panics_leaves_no_reader_waiting() {
+        let unsettled = Unsettled::default();
+        let panics = || unsettled.during(iter::once(0..10), || panic!("on purpose"));
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
+        unsettled.settle(&(0..1), broken).unwrap_err();
+        unsettled.settle(&(0..1), || Ok(())).unwrap();
     }
 
     #[test]

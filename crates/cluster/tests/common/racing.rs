@@ -135,17 +135,11 @@ impl World {
     }
 
     fn deliver_one(&self) -> bool {
-        let clients = self.clients.lock().unwrap();
-        let late: Vec<_> = clients.iter().filter(|client| client.undelivered() > 0).collect();
-        if late.is_empty() {
-            return false;
-        }
-        let client = late[self.turns.below(late.len() as u64) as usize];
-        let at = self.turns.below(client.undelivered() as u64);
-        if client.deliver(at as usize).is_ok() {
+        let delivered = self.turns.deliver_one(&self.clients.lock().unwrap());
+        if delivered == Some(true) {
             self.told(|told| told.tally.late += 1);
         }
-        true
+        delivered.is_some()
     }
 
     /// A process of `gateway`.
@@ -355,24 +349,13 @@ pub(crate) fn race(seed: u64, trouble: u64, tally: &mut Tally) {
         trouble,
         sizes,
     });
-    let run = |gateway: usize| {
-        let _turn = world.turns.begin(gateway);
+    world.turns.run(|gateway| {
         for life in 0..LIVES {
             let (name, journals) = (format!("{gateway}.{life}"), world.start(gateway));
             let (writer, history) = (Writer(0), Vec::new());
             let mut process = Process { world: &world, name, journals, writer, history };
             // how it ended makes no difference to the next one
             let _ = process.work();
-        }
-    };
-    std::thread::scope(|scope| {
-        let run = &run;
-        let threads: Vec<_> =
-            (0..GATEWAYS).map(|gateway| scope.spawn(move || run(gateway))).collect();
-        for thread in threads {
-            if let Err(panicked) = thread.join() {
-                std::panic::resume_unwind(panicked);
-            }
         }
     });
     while world.deliver_one() {}

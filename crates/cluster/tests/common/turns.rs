@@ -1,10 +1,12 @@
-//! Threads that run one at a time, in an order that a seed decides.
+//! Threads that run one at a time, in an order that a seed decides, and their late updates.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
+use onefold_backend::rados::FatedRados;
 use onefold_testkit::SplitMix64;
 
-/// Whose turn it is. Each thread calls [`begin`](Self::begin) first and drops what that returns last.
+/// Whose turn it is.
 pub(crate) struct Turns {
     inner: Mutex<Inner>,
     /// One for each thread.
@@ -35,7 +37,7 @@ impl Turns {
     }
 
     /// Waits until all threads have begun and it is this one's turn.
-    pub(crate) fn begin(&self, thread: usize) -> Turn<'_> {
+    fn begin(&self, thread: usize) -> Turn<'_> {
         self.inner().missing -= 1;
         self.pass(thread);
         Turn { turns: self, thread }
@@ -61,6 +63,37 @@ impl Turns {
         inner.is_waiting[thread] = false;
     }
 
+    /// Delivers one of the updates that clients sent and that are late, if there are any; whether it was applied.
+    /// The caller must have the turn, or be the only thread.
+    pub(crate) fn deliver_one(&self, clients: &[Arc<FatedRados>]) -> Option<bool> {
+        let late: Vec<_> = clients.iter().filter(|client| client.undelivered() > 0).collect();
+        if late.is_empty() {
+            return None;
+        }
+        let client = late[self.below(late.len() as u64) as usize];
+        // whoever sent it waits no more
+        let at = self.below(client.undelivered() as u64);
+        Some(client.deliver(at as usize).is_ok())
+    }
+
+    /// Runs `each` on so many threads as take turns, with its number.
+    pub(crate) fn run(&self, each: impl Fn(usize) + Sync) {
+        let each = |thread: usize| {
+            let _turn = self.begin(thread);
+            each(thread);
+        };
+        thread::scope(|scope| {
+            let each = &each;
+            let threads: Vec<_> =
+                (0..self.changed.len()).map(|number| scope.spawn(move || each(number))).collect();
+            for thread in threads {
+                if let Err(panicked) = thread.join() {
+                    std::panic::resume_unwind(panicked);
+                }
+            }
+        });
+    }
+
     fn choose(&self, inner: &mut Inner) {
         let waiting: Vec<usize> =
             (0..inner.is_waiting.len()).filter(|thread| inner.is_waiting[*thread]).collect();
@@ -74,7 +107,7 @@ impl Turns {
 }
 
 /// A thread that runs. When it is dropped, also by a panic, others go on.
-pub(crate) struct Turn<'a> {
+struct Turn<'a> {
     turns: &'a Turns,
     thread: usize,
 }

@@ -13,16 +13,16 @@ use bytes::Bytes;
 use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Update};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_cluster::containers::fsck;
-use onefold_cluster::hints::{Hint, Hints};
+use onefold_cluster::hints::Hints;
 use onefold_cluster::{
     About, Audience, Domain, Gateway, GatewayEvent, LeaseClock, OpenShard, Reached, Settings,
     Shards,
 };
-use onefold_fingerprint::Fingerprint;
 use onefold_seal::ObjectId;
 use onefold_volume::{Codec, Hash, Options, VolumeError};
 
 use crate::history::{Did, Seen, violation};
+use crate::shards::MemoryHints;
 use crate::turns::Turns;
 
 const GATEWAYS: usize = 3;
@@ -48,21 +48,6 @@ pub(crate) struct Tally {
     pub(crate) maintained: usize,
 }
 
-/// Hints that never leave, whatever became of the pages.
-#[derive(Default)]
-struct Told(Mutex<BTreeMap<Fingerprint, Hint>>);
-
-impl Hints for Told {
-    fn find(&self, fingerprints: &[Fingerprint]) -> Vec<Option<Hint>> {
-        let all = self.0.lock().unwrap();
-        fingerprints.iter().map(|one| all.get(one).copied()).collect()
-    }
-
-    fn add(&self, pages: &[(Fingerprint, Hint)]) {
-        self.0.lock().unwrap().extend(pages.iter().copied());
-    }
-}
-
 struct World {
     pool: Arc<MemoryRados>,
     turns: Turns,
@@ -74,7 +59,7 @@ struct World {
     /// How often each block was written: blocks of both volumes get the same pages, one after the other.
     written: Mutex<BTreeMap<u64, u64>>,
     /// What shards tell one another of pages.
-    hints: Arc<Told>,
+    hints: Arc<MemoryHints>,
     /// What gateways told, for who looks for an error.
     events: Mutex<Vec<String>>,
     clients: Mutex<Vec<Arc<FatedRados>>>,
@@ -146,16 +131,9 @@ impl World {
     }
 
     fn deliver_one(&self) -> bool {
-        let clients = self.clients.lock().unwrap();
-        let late: Vec<_> = clients.iter().filter(|client| client.undelivered() > 0).collect();
-        if late.is_empty() {
-            return false;
-        }
-        let client = late[self.below(late.len() as u64) as usize];
-        // whoever sent it waits no more
-        let done = client.deliver(self.below(client.undelivered() as u64) as usize);
-        self.tally(|tally| tally.late += usize::from(done.is_ok()));
-        true
+        let delivered = self.turns.deliver_one(&self.clients.lock().unwrap());
+        self.tally(|tally| tally.late += usize::from(delivered == Some(true)));
+        delivered.is_some()
     }
 }
 
@@ -311,7 +289,7 @@ impl Process {
     }
 
     fn hints(&self) -> Arc<dyn Hints> {
-        Arc::<Told>::clone(&self.world.hints)
+        Arc::<MemoryHints>::clone(&self.world.hints)
     }
 
     /// What a gateway does for its shards now and then. A shard that it has lost refuses it.
@@ -423,8 +401,7 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
         trouble,
         tally: Mutex::default(),
     });
-    let lives = |number: usize| {
-        let _turn = world.turns.begin(number);
+    world.turns.run(|number| {
         for _ in 0..LIVES {
             let is_dead = Arc::new(AtomicBool::new(false));
             let fates = (Arc::clone(&world), Arc::clone(&is_dead));
@@ -435,16 +412,6 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
             let process = Process { world: Arc::clone(&world), number, is_dead };
             // how it ended makes no difference to the next one
             let _ = process.live(&client);
-        }
-    };
-    std::thread::scope(|scope| {
-        let lives = &lives;
-        let threads: Vec<_> =
-            (0..GATEWAYS).map(|number| scope.spawn(move || lives(number))).collect();
-        for thread in threads {
-            if let Err(panicked) = thread.join() {
-                std::panic::resume_unwind(panicked);
-            }
         }
     });
     while world.deliver_one() {}
@@ -474,7 +441,7 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
 fn end(world: &Arc<World>, pool: &Arc<dyn RadosPool>) {
     let clock = Skewed { world: Arc::clone(world), offset: 0, rate: 1000 };
     let clock: Arc<dyn LeaseClock> = Arc::new(clock);
-    let hints: Arc<dyn Hints> = Arc::<Told>::clone(&world.hints);
+    let hints: Arc<dyn Hints> = Arc::<MemoryHints>::clone(&world.hints);
     let gateway = Gateway::begin(pool, &clock, settings("last", hints), Arc::new(())).unwrap();
     for (volume, name) in NAMES.into_iter().enumerate() {
         let shard = reach_at_last(world, &gateway, name);
