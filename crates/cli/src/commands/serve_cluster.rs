@@ -20,7 +20,8 @@ use onefold_volume::VolumeError;
 use tracing::{debug, info, warn};
 
 use super::serve::{LAST_STEP, PATIENCE, PAUSE, Serve};
-use super::serve_upkeep::{Space, keep_up};
+use super::serve_scrubs::Scrubs;
+use super::serve_upkeep::{AskedFor, Space, keep_up};
 use crate::cluster::{Reached, Unavailable, about, control_folder, control_folders};
 use crate::domain::{create, detach, fsck, perform};
 use crate::exit::Exit;
@@ -51,6 +52,8 @@ struct Offered {
     cancel: Arc<Cancel>,
     /// Shards whose tables of fingerprints are not filled yet.
     unfilled: Mutex<Vec<Arc<OpenShard>>>,
+    /// What clients and commands ask for.
+    asked: AskedFor,
 }
 
 impl Offered {
@@ -102,6 +105,7 @@ impl Offered {
     }
 
     fn shard(&self, id: ObjectId) -> Result<Arc<OpenShard>> {
+        self.asked.note(&id.to_string());
         match self.gateway()?.reach(id)? {
             Where::Here(shard) => Ok(shard),
             Where::There { record, .. } => Err(Unavailable::held(record.as_ref()).into()),
@@ -153,7 +157,7 @@ impl Offered {
             Request::Detach { from, to } => {
                 detach(&gateway, &shard, (from, to), &|| asked.goes_on())
             }
-            _ => perform(request, &shard, &asked),
+            _ => perform(request, &gateway, &shard, &asked),
         };
         if shard.change().is_empty() {
             let id = shard.id();
@@ -235,6 +239,8 @@ impl Finder for Offered {
             Ok(gateway) => gateway,
             Err(error) => return Found::NotNow(error.to_string()),
         };
+        // before it is looked whether the shard is open: from here on it is not given back for want of clients
+        self.asked.note(name);
         let open = gateway.open_shards();
         let has = |shard: &Arc<OpenShard>| shard.pool().volume(name).is_ok();
         if open.iter().any(|shard| shard.tenure().is_current() && has(shard)) {
@@ -363,6 +369,7 @@ impl Serve {
             failures: Arc::new(Failures::of_requests()),
             cancel: Arc::clone(cancel),
             unfilled: Mutex::default(),
+            asked: AskedFor::default(),
         });
         let mut config = self.config(&measurements, &strangers)?;
         config.finder = Some(Arc::<Offered>::clone(&offered));
@@ -420,10 +427,13 @@ impl Serve {
         }
         supervisor.tell_ready()?;
         let bounded = [&*offered.failures, &*strangers];
-        let mut space = Space::new(self.max_waste, Arc::clone(&counts), Instant::now());
+        let every = Duration::from_secs(self.check_every);
+        let mut space = Space::new((self.max_waste, every), Arc::clone(&counts), Instant::now());
+        let mut scrubs = Scrubs::new(self.scrub_every, Arc::clone(&counts));
         thread::scope(|scope| {
             scope.spawn(|| offered.fill());
-            scope.spawn(|| space.keep(&gateway, &server.exports(), cancel));
+            scope.spawn(|| space.keep(&gateway, &server.exports(), &offered.asked, cancel));
+            scope.spawn(|| scrubs.keep(&gateway, cancel));
             keep_up(&gateway, cancel, || {
                 bounded.iter().for_each(|failures| failures.tell_silent())
             });
