@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use onefold_cluster::hints::GatewayId;
 use onefold_cluster::{
-    BootClock, Care, Domain, Gateway, GatewayRecord, LeaseClock, Names, OpenShard, Reached as Found,
-    Running, Settings, Shards, WAIT, gateways, wall_clock,
+    BootClock, Care, Domain, Gateway, GatewayRecord, LeaseClock, Names, OpenShard,
+    Reached as Found, Running, Settings, Shards, WAIT, gateways, wall_clock,
 };
 use onefold_seal::ObjectId;
 use onefold_volume::{Options, Pool, VolumeError};

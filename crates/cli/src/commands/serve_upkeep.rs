@@ -28,7 +28,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(300);
 /// How long at least lies between two shards that a gateway opens because nobody has them and they keep space.
 const TEND_EVERY: Duration = Duration::from_secs(5);
 
-/// How long a shard is left alone that was opened for that.
+/// How long a shard is left alone that was opened for the same containers.
 const TEND_AGAIN: Duration = Duration::from_secs(3600);
 
 /// How often upkeep looks what is due.
@@ -104,8 +104,8 @@ pub(super) struct Space {
     waiting: Vec<(ObjectId, BTreeSet<ContainerName>)>,
     /// When the next of them is.
     tends: Instant,
-    /// When shards were opened for that.
-    tended: BTreeMap<ObjectId, Instant>,
+    /// When shards were opened for that, and for which containers.
+    tended: BTreeMap<ObjectId, (Instant, BTreeSet<ContainerName>)>,
     /// The damage of which open shards were told.
     told: BTreeMap<ObjectId, Vec<(ContainerName, u64)>>,
 }
@@ -260,8 +260,11 @@ impl Space {
             }
             Err(error) => warn!(%error, "the names of volumes cannot be read"),
         }
-        self.tended.retain(|_, tended| now.saturating_duration_since(*tended) < TEND_AGAIN);
-        waiting.retain(|shard, _| !self.tended.contains_key(shard));
+        self.tended.retain(|_, (when, _)| now.saturating_duration_since(*when) < TEND_AGAIN);
+        let is_new = |shard: &ObjectId, names: &BTreeSet<ContainerName>| {
+            self.tended.get(shard).is_none_or(|(_, before)| !names.is_subset(before))
+        };
+        waiting.retain(|shard, names| is_new(shard, names));
         self.waiting = waiting.into_iter().collect();
     }
 
@@ -287,11 +290,11 @@ impl Space {
             // another gateway has it by now
             Ok(false) => {}
             Ok(true) => {
-                self.tended.insert(id, now);
+                self.tended.insert(id, (now, containers));
                 self.counts.tended.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) => {
-                self.tended.insert(id, now);
+                self.tended.insert(id, (now, containers));
                 let error = format!("{error:#}");
                 warn!(shard = %id, error, "a shard that nobody uses keeps space, and cannot be opened");
             }
@@ -392,21 +395,77 @@ fn spread(id: ObjectId, every: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use onefold_backend::rados::{MemoryRados, Query, RadosPool};
-    use onefold_block::BlockSize;
+    use onefold_block::{BlockDevice, BlockSize, Durability};
     use onefold_cluster::containers::{Guards, Value};
     use onefold_cluster::hints::ContainerName;
-    use onefold_cluster::{BootClock, Domain, LeaseClock, Settings};
+    use onefold_cluster::{Audience, BootClock, Domain, GatewayEvent, LeaseClock, Settings};
     use onefold_volume::{Codec, Hash, Options};
 
     use super::*;
     use crate::cluster::about;
 
     fn gateway(pool: &Arc<dyn RadosPool>) -> Gateway {
+        gateway_for(pool, Arc::new(()))
+    }
+
+    fn gateway_for(pool: &Arc<dyn RadosPool>, audience: Arc<dyn Audience>) -> Gateway {
         Domain::create(pool, Hash::Blake3, Codec::Zstd).unwrap();
         let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
         let options = Options { table_bytes: 1 << 20, ..Options::default() };
         let settings = Settings::new(about(String::new(), true), options);
-        Gateway::begin(pool, &clock, settings, Arc::new(())).unwrap()
+        Gateway::begin(pool, &clock, settings, audience).unwrap()
+    }
+
+    /// Clients that ask for the volume `disk` as soon as it is open, if they ask.
+    struct Clients {
+        asked: AskedFor,
+        ask: bool,
+    }
+
+    impl Audience for Clients {
+        fn opened(&self, _: &Arc<OpenShard>, _: Vec<onefold_volume::VolumeError>) {
+            if self.ask {
+                self.asked.note("disk");
+            }
+        }
+
+        fn closing(&self, _: &Arc<OpenShard>) {}
+
+        fn tell(&self, _: GatewayEvent) {}
+    }
+
+    #[test]
+    fn a_shard_that_keeps_space_is_opened_and_given_back_unless_a_client_asks_for_it() {
+        for ask in [false, true] {
+            let pool: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
+            let clients = Arc::new(Clients { asked: AskedFor::default(), ask });
+            let gateway = gateway_for(&pool, Arc::<Clients>::clone(&clients));
+            let made = gateway
+                .create("disk", |pool| pool.create_volume("disk", 1 << 20, BlockSize::B4096));
+            let shard = made.unwrap();
+            let disk = shard.device("disk").unwrap();
+            disk.write(0, &onefold_testkit::random(1, 200 << 12), Durability::OnReturn).unwrap();
+            disk.erase(0..150 << 12, Durability::OnReturn).unwrap();
+            let id = shard.id();
+            drop((disk, shard));
+            gateway.give_back(id).unwrap();
+
+            let (counts, begun) = (Arc::<SpaceCounts>::default(), Instant::now());
+            let mut space = Space::new((0.2, CHECK_EVERY), Arc::clone(&counts), begun);
+            let now = begun + CHECK_EVERY;
+            space.keep_at(now, &gateway, &|_| {}, &|| true);
+            assert_eq!(space.waiting.len(), 1);
+            let before = gateway.stored().unwrap();
+            space.tend_one(now, &gateway, &clients.asked, &|_| {}, &|| true);
+            assert_eq!(gateway.open_shards().len(), usize::from(ask));
+            assert_eq!(counts.tended.load(Ordering::Relaxed), 1);
+            gateway.keep_room();
+            let after = gateway.stored().unwrap();
+            assert!(after.bytes * 2 < before.bytes, "{after:?}, {before:?}");
+            // nothing is left to do
+            space.tend_one(now + CHECK_EVERY, &gateway, &clients.asked, &|_| {}, &|| true);
+            assert_eq!(counts.tended.load(Ordering::Relaxed), 1);
+        }
     }
 
     #[test]

@@ -20,7 +20,10 @@ pub(super) fn told(
         return Ok(answer);
     }
     let found = gateway.damage_in(shard, &|| offers.goes_on())?;
-    ensure!(!found.is_stopped, "the server is stopping, and stopped the look at damaged containers");
+    ensure!(
+        !found.is_stopped,
+        "the server is stopping, and stopped the look at damaged containers"
+    );
     match &mut answer {
         Answer::Checked(checked) => {
             checked.problems.extend(problems(&found));
@@ -87,8 +90,10 @@ mod tests {
         let found = Scrubbed { bad, ..Scrubbed::default() };
         assert_eq!(
             problems(&found),
-            ["container 7: 2 pages are lost, it has another fingerprint: volume 'copy': 1 block, the first 9; \
-              volume 'disk': 2 blocks, the first 2"]
+            [
+                "container 7: 2 pages are lost, it has another fingerprint: volume 'copy': 1 block, the first 9; \
+              volume 'disk': 2 blocks, the first 2"
+            ]
         );
         assert_eq!(lost_volumes(&found)["disk"], (2, 2));
     }

@@ -411,7 +411,8 @@ impl Collector for OfRoom {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(&mut encoder);
         let Some(stored) = self.0.stored() else { return Ok(()) };
-        let help = "Bytes of containers of the cluster, by the last count and what gateways said since";
+        let help =
+            "Bytes of containers of the cluster, by the last count and what gateways said since";
         page.gauge("cluster_stored_bytes", help, stored.bytes)?;
         let help = "Bytes of containers that several shards use, at the last count";
         page.gauge("cluster_shared_bytes", help, stored.shared_bytes)?;

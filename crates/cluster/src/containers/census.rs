@@ -32,7 +32,7 @@ pub struct Census {
     /// What shards use.
     pub shards: BTreeMap<ObjectId, ShardSpace>,
     /// Shards that no gateway has, and that must be opened so that these containers can be given back: they are
-    /// closing, little of them is used, or the shard has not told how much it uses.
+    /// closing or not sealed, little of them is used, or the shard has not told how much it uses.
     pub waiting: BTreeMap<ObjectId, BTreeSet<ContainerName>>,
     /// The shared containers of which all users told what they use.
     pub(super) candidates: Vec<Candidate>,
@@ -97,8 +97,10 @@ pub(crate) fn take_census(
             space.used_bytes += of.unwrap_or(0);
             space.unique_bytes += if is_alone { of.unwrap_or(0) } else { 0 };
             let is_sparse = |of: u64| is_alone && (of as f64) < SPARSE * len as f64;
+            // its creator alone can seal it
+            let is_unsealed = *user == name.shard && look.is_some_and(|look| look.sealed.is_none());
             if unserved.contains(user)
-                && (guard.access != Access::Open || of.is_none_or(is_sparse))
+                && (guard.access != Access::Open || is_unsealed || of.is_none_or(is_sparse))
             {
                 census.waiting.entry(*user).or_default().insert(*name);
             }

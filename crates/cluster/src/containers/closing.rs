@@ -120,10 +120,7 @@ pub(crate) fn close(
 }
 
 /// What shard `shard` said it uses; nothing if it said nothing.
-pub(super) fn live_of(
-    meta: &dyn RadosPool,
-    shard: &ObjectId,
-) -> Result<Option<Uses>, VolumeError> {
+pub(super) fn live_of(meta: &dyn RadosPool, shard: &ObjectId) -> Result<Option<Uses>, VolumeError> {
     let object = SharedContainers::live_object(shard);
     let query = Query { range: Some(0..u64::from(u32::MAX)), ..Query::default() };
     let answer = ask(meta, &object, &query);

@@ -16,10 +16,10 @@ mod shared;
 mod sweep;
 mod usage;
 
-pub use census::{Census, ShardSpace};
 pub(crate) use census::take_census;
-pub(crate) use closing::{close, reuse};
+pub use census::{Census, ShardSpace};
 pub use closing::{Closed, WASTE};
+pub(crate) use closing::{close, reuse};
 pub use container::{Containers, Look};
 pub(crate) use fsck::fsck_in;
 pub use fsck::{Checked, Problem, fsck, fsck_while};

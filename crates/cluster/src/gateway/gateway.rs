@@ -111,7 +111,7 @@ impl Gateway {
         let domain = Domain::find(&**pool)?.ok_or(VolumeError::NoPool)?;
         domain.ensure_data(settings.data.as_deref())?;
         let care = Care::new(pool);
-        care.create_tables()?;
+        care.ensure_tables()?;
         let room = RoomKeeper::begin(care, settings.about.process, clock)?;
         let lease = Arc::new(GatewayLease::claim(pool, clock, settings.about.clone())?);
         audience.tell(GatewayEvent::Began(lease.id()));

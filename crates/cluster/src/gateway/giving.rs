@@ -57,8 +57,8 @@ impl Gateway {
         let settled = match is_empty {
             // what it leaves other shards' sweeps remove
             true => shard.shared().vacate(),
-            // others close by it what this shard uses little of
-            false => shard.shared().store_uses(),
+            // what it filled nobody fills any more; and others close what this shard uses little of
+            false => shard.pool().seal_open().and_then(|()| shard.shared().store_uses()),
         };
         if let Err(error) = settled {
             self.audience.tell(GatewayEvent::Failed(error));

@@ -137,6 +137,8 @@ impl SharedShard {
     ) -> Result<Swept, VolumeError> {
         let swept = self.containers.sweep_own(&self.pool, names)?;
         self.pool.maintain_while(go_on)?;
+        // so that it is not opened for what it wrote now
+        self.pool.seal_open()?;
         self.settle_uses()?;
         Ok(swept)
     }

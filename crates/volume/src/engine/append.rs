@@ -143,6 +143,10 @@ impl Engine {
             return Ok(());
         };
         let needed = appender.needed(stored_len);
-        if needed <= bytes { Ok(()) } else { Err(VolumeError::SharedQuota { needed, stored, quota }) }
+        if needed <= bytes {
+            Ok(())
+        } else {
+            Err(VolumeError::SharedQuota { needed, stored, quota })
+        }
     }
 }

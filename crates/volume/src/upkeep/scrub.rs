@@ -95,11 +95,7 @@ impl Pool {
     }
 
     /// The same of pages in containers of which `is_wanted`.
-    fn scrub_some(
-        &self,
-        go_on: impl Fn() -> bool,
-        is_wanted: impl Fn(u32) -> bool,
-    ) -> Scrubbed {
+    fn scrub_some(&self, go_on: impl Fn() -> bool, is_wanted: impl Fn(u32) -> bool) -> Scrubbed {
         let engine = &*self.0;
         let mut scrubbed = Scrubbed::default();
         let mut lost = Lost::default();

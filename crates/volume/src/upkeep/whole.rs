@@ -74,7 +74,9 @@ pub fn scrub_shared(
         for (number, group) in run {
             let stored = (group.offset - begin) as usize..(end_of(group) - begin) as usize;
             match bytes.get(stored) {
-                Some(stored) => check(&directory, *number, group, stored, &fingerprinter, &mut found),
+                Some(stored) => {
+                    check(&directory, *number, group, stored, &fingerprinter, &mut found)
+                }
                 None => found.note(format!("page {number} is beyond the end of the container")),
             }
         }

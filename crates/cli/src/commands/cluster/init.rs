@@ -71,7 +71,10 @@ impl Init {
         if let Some(quota) = self.quota {
             let set = Care::new(&reached.pool).set_quota(Some(quota as u64));
             set.with_context(|| {
-                format!("{} is prepared, without the quota: set it with `onefold cluster quota`", reached.place())
+                format!(
+                    "{} is prepared, without the quota: set it with `onefold cluster quota`",
+                    reached.place()
+                )
             })?;
         }
         console.notice(format_args!("prepared {}", reached.place()));

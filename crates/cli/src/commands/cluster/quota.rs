@@ -63,7 +63,8 @@ impl Quota {
             care.set_quota(quota).with_context(|| place.clone())?;
             let told = console.clone();
             // so that gateways know from where on to count
-            let mut volumes = Volumes::new(reached, Options::default(), move |what| told.notice(what))?;
+            let mut volumes =
+                Volumes::new(reached, Options::default(), move |what| told.notice(what))?;
             volumes.count()?;
         }
         let stored = ShownStored::of(&care).with_context(|| place.clone())?;

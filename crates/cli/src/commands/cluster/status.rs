@@ -98,7 +98,9 @@ impl Status {
         let gateways = looked_at(&reached, &shards).with_context(|| reached.place())?;
         let space = reached.cluster.space()?;
         let care = Care::new(&reached.pool);
-        let found = || Ok::<_, VolumeError>((ShownStored::of(&care)?, ShownCycle::of(&care)?, care.damage()?));
+        let found = || {
+            Ok::<_, VolumeError>((ShownStored::of(&care)?, ShownCycle::of(&care)?, care.damage()?))
+        };
         let (stored, scrub, damage) = found().with_context(|| reached.place())?;
         let damage = damage.into_iter().map(|(container, Damage { pages, problem, .. })| {
             ShownDamage { container: container.to_string(), pages, problem }
@@ -182,7 +184,9 @@ impl Shown {
             format!("cluster          {}", self.fsid),
             format!("space of Ceph    {available} of {total} free, copies counted"),
         ];
-        lines.extend(self.stored.rows().into_iter().map(|(name, value)| format!("{name:<16} {value}")));
+        lines.extend(
+            self.stored.rows().into_iter().map(|(name, value)| format!("{name:<16} {value}")),
+        );
         let scrub = self.scrub.as_ref().map_or_else(|| "none yet".to_owned(), ShownCycle::line);
         lines.push(format!("last scrub       {scrub}"));
         for ShownDamage { container, pages, problem } in &self.damage {

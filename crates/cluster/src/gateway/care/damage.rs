@@ -71,7 +71,8 @@ impl Care {
 impl Gateway {
     /// What of the damage that scrubs found concerns the open shard `shard`: its pages in damaged containers are read
     /// again, and those that are lost are told with the volumes and blocks that they are, as long as `go_on` says so.
-    /// The shard knows then that they are lost, so that a write of the same bytes stores them again.
+    /// The shard knows then that they are lost, so that a write of the same bytes stores them again, and writes what can
+    /// be read to other containers by and by.
     ///
     /// # Errors
     /// If the records cannot be read.
@@ -82,6 +83,10 @@ impl Gateway {
     ) -> Result<Scrubbed, VolumeError> {
         let damaged = self.care().damage()?;
         let names: Vec<SharedName> = damaged.iter().map(|(name, _)| shared_name(name)).collect();
+        for name in &names {
+            // takes no page from there any more, and saves those that can be read
+            shard.pool().note_closing(name);
+        }
         Ok(shard.pool().scrub_containers(&names, go_on))
     }
 

@@ -32,11 +32,11 @@ use super::table::{Changed, Table, before_id};
 use crate::error::failed;
 
 pub use records::{Count, Damage, ScrubCycle};
+pub(crate) use records::{QuotaRecord, TurnRecord, UsageRecord};
 pub(crate) use room::RoomKeeper;
 pub use scrubs::{ScrubStep, Scrubbing};
-pub use space::{LookedOver, Stored};
 pub(crate) use space::respace;
-pub(crate) use records::{QuotaRecord, TurnRecord, UsageRecord};
+pub use space::{LookedOver, Stored};
 
 /// The records by which gateways look after a domain.
 #[derive(Clone)]
@@ -58,9 +58,17 @@ impl Care {
         Self { pool: Arc::clone(pool), single, usage, damage }
     }
 
-    /// Makes the objects of the records, unless they exist: a domain of an earlier version has none.
+    /// Makes the objects of the records. The first one is made last, so that the others exist once it does.
     pub(crate) fn create_tables(&self) -> Result<(), VolumeError> {
-        [&self.single, &self.usage, &self.damage].into_iter().try_for_each(Table::create)
+        [&self.usage, &self.damage, &self.single].into_iter().try_for_each(Table::create)
+    }
+
+    /// Makes them unless they exist: a domain of an earlier version has none.
+    pub(crate) fn ensure_tables(&self) -> Result<(), VolumeError> {
+        match self.single.get(String::new(), "") {
+            Err(error) if error.refusal() == Some(Refusal::Absent) => self.create_tables(),
+            found => found.map(drop).map_err(|error| failed(Operation::Read, error)),
+        }
     }
 
     /// The record of a kind as it was read; none if there is none yet.

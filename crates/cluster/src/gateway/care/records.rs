@@ -214,17 +214,7 @@ impl ScrubCycle {
         };
         let in_flight = (0..many).map(|_| claim(reader)).collect::<Result<_, _>>()?;
         let token = reader.u64("a token")?;
-        Ok(Self {
-            cycle,
-            begun,
-            ended,
-            is_running,
-            containers,
-            damaged,
-            cursor,
-            in_flight,
-            token,
-        })
+        Ok(Self { cycle, begun, ended, is_running, containers, damaged, cursor, in_flight, token })
     }
 
     /// The same as a value that was never there.
@@ -276,8 +266,7 @@ mod tests {
         };
         let usage = UsageRecord { written: 1 << 40, removed: 7 };
         let processes = vec![(ID, usage)];
-        let count =
-            Count { at: 1, containers: 2, bytes: 3, shared_bytes: 4, processes, token: 5 };
+        let count = Count { at: 1, containers: 2, bytes: 3, shared_bytes: 4, processes, token: 5 };
         let damage = Damage::new(8, 9, "größe");
         let back = |bytes: &Bytes, kind: &str| match kind {
             "cycle" => decode("o", "k", bytes, ScrubCycle::read).map(|one| one.encode()),

@@ -82,9 +82,8 @@ impl Gateway {
                 return Ok(ScrubStep::Waiting);
             }
             let found = care.find(SCRUB, ScrubCycle::read)?;
-            let (cycle, value) = found.map_or_else(Default::default, |(cycle, value)| {
-                (cycle, Some(value))
-            });
+            let (cycle, value) =
+                found.map_or_else(Default::default, |(cycle, value)| (cycle, Some(value)));
             let change = |next: ScrubCycle| {
                 care.change(SCRUB, value.as_ref(), Some(next.with_token().encode()))
             };
@@ -135,9 +134,9 @@ impl Gateway {
         let is_left = |gateway| gateway == own || !self.has_lease(gateway);
         let left = cycle.in_flight.iter().find(|(gateway, _)| is_left(*gateway));
         left.map(|(_, container)| *container).or_else(|| {
-            let from = cycle.cursor.map_or(0, |cursor| {
-                scrubbing.names.partition_point(|name| *name <= cursor)
-            });
+            let from = cycle
+                .cursor
+                .map_or(0, |cursor| scrubbing.names.partition_point(|name| *name <= cursor));
             scrubbing.names.get(from).copied()
         })
     }
@@ -151,15 +150,21 @@ impl Gateway {
         now: u64,
         go_on: &dyn Fn(u64) -> bool,
     ) -> Result<ScrubStep, VolumeError> {
-        let step = |found, counts| ScrubStep::Scrubbed { cycle: number, container: name, found, counts };
+        let step =
+            |found, counts| ScrubStep::Scrubbed { cycle: number, container: name, found, counts };
         let found = match self.read_all(&name, go_on)? {
             Some(found) => found,
             None => return Ok(step(None, false)),
         };
         // noted before it counts: a gateway that dies in between is followed by one that notes it again
-        let damage = found.as_ref().filter(|found| found.bad > 0).map(|found| {
-            Damage::new(now, found.bad, found.problem.as_deref().unwrap_or_default())
-        });
+        let damage = found
+            .as_ref()
+            .filter(|found| found.bad > 0)
+            .map(|found| Damage::new(now, found.bad, found.problem.as_deref().unwrap_or_default()));
+        if damage.is_some() {
+            // a shard that registers there verifies pages by the directory alone
+            self.guards().close(&name).map_err(|error| failed(Operation::Write, error))?;
+        }
         care.note_damage(&name, damage.as_ref())?;
         let (own, is_damaged) = (self.lease().id(), damage.is_some());
         loop {

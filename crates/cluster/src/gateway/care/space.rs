@@ -75,7 +75,7 @@ impl Care {
     /// # Errors
     /// If that is not known to be done.
     pub fn set_quota(&self, quota: Option<u64>) -> Result<(), VolumeError> {
-        self.create_tables()?;
+        self.ensure_tables()?;
         loop {
             let earlier = self.find(QUOTA, QuotaRecord::read)?.map(|(_, value)| value);
             let quota = quota.map(|bytes| QuotaRecord::new(bytes).encode());
@@ -120,7 +120,10 @@ impl Care {
         decode_space(&bytes).map_err(|error| damaged_object(SPACE, &error))
     }
 
-    fn store_shard_space(&self, shards: &BTreeMap<ObjectId, ShardSpace>) -> Result<(), VolumeError> {
+    fn store_shard_space(
+        &self,
+        shards: &BTreeMap<ObjectId, ShardSpace>,
+    ) -> Result<(), VolumeError> {
         let body = Bytes::from(encode_space(shards));
         let replaced = |update: Update| {
             update.then(Step::Truncate(0)).then(Step::Append(body.clone())).even_if_full()
@@ -295,7 +298,7 @@ impl Gateway {
     }
 
     /// All guards, as no shard.
-    fn guards(&self) -> Guards {
+    pub(super) fn guards(&self) -> Guards {
         Guards::new(std::sync::Arc::clone(&self.pool), ObjectId::random())
     }
 }
