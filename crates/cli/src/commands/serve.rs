@@ -47,7 +47,7 @@ volume at each gateway. Which gateway has which volume, `onefold cluster status`
 the others take its volumes over; docs/cluster.md says what clients notice.
 
 With --read-only the server writes nothing to the pool. The commands of `onefold volume` that change
-nothing can then run concurrently.
+nothing can then run concurrently. In a cluster clients of that gateway get snapshots alone.
 
 Ctrl-C or SIGTERM ends the server: it completes requests in flight and flushes everything. It stops long
 requests of `onefold volume`, such as a check, a scrub or a compaction, at their next step.
@@ -121,7 +121,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) tls_client_ca: Option<PathBuf>,
     /// Serve all volumes read-only and write nothing to the pool, which may be a backup or on a
-    /// read-only file system
+    /// read-only file system; in a cluster, serve snapshots alone
     #[arg(long)]
     pub(super) read_only: bool,
     /// Allow clients to resize volumes

@@ -47,6 +47,8 @@ struct Offered {
     /// Whether connections are passed on to other gateways.
     follows: bool,
     may_resize: bool,
+    /// Whether clients get snapshots alone.
+    read_only: bool,
     measurements: Arc<Measurements>,
     failures: Arc<Failures>,
     cancel: Arc<Cancel>,
@@ -64,6 +66,27 @@ impl Offered {
 
     fn exports(&self) -> Result<&ExportList> {
         self.exports.get().context("the server has not started yet")
+    }
+
+    /// Whether clients may have a volume, which may be a snapshot.
+    fn offers(&self, is_snapshot: bool) -> bool {
+        is_snapshot || !self.read_only
+    }
+
+    /// Why a client does not get the volume `name`, if it may not. A shard that is open here for its snapshots is
+    /// given back when a client wants more of it: another gateway takes it then.
+    fn keep_from(&self, gateway: &Gateway, name: &str) -> Result<Option<Found>, VolumeError> {
+        if !self.read_only {
+            return Ok(None);
+        }
+        let record = gateway.names().find(name)?;
+        let Some(record) = record.filter(|record| !self.offers(record.is_read_only)) else {
+            return Ok(None);
+        };
+        gateway.give_back(record.shard)?;
+        Ok(Some(Found::Refused(
+            "this gateway serves snapshots alone (--read-only): ask another one".into(),
+        )))
     }
 
     fn export(&self, shard: &OpenShard, name: &str) -> Result<Export, VolumeError> {
@@ -178,10 +201,17 @@ struct Asked<'a> {
 impl Offers for Asked<'_> {
     fn offer(&self, name: &str) -> Result<()> {
         let shard = self.shard.get().context("no shard was chosen")?;
+        if !self.offered.offers(shard.pool().volume(name)?.is_read_only()) {
+            return Ok(());
+        }
         Ok(self.offered.exports()?.add(self.offered.export(shard, name)?)?)
     }
 
     fn take_back(&self, name: &str, is_forced: bool) -> Result<()> {
+        let shard = self.shard.get().context("no shard was chosen")?;
+        if !self.offered.offers(shard.pool().volume(name)?.is_read_only()) {
+            return Ok(());
+        }
         super::serve::take_back(self.offered.exports()?, name, is_forced)
     }
 
@@ -203,7 +233,7 @@ impl Audience for Offered {
             warn!(shard = %shard.id(), error, "damaged");
         }
         let Some(exports) = self.exports.get() else { return };
-        for one in shard.pool().volumes() {
+        for one in shard.pool().volumes().into_iter().filter(|one| self.offers(one.is_read_only)) {
             let added = self.export(shard, &one.name).map(|export| exports.add(export));
             if let Ok(Err(error)) = added {
                 warn!(volume = one.name, %error, "it cannot be served");
@@ -239,6 +269,11 @@ impl Finder for Offered {
             Ok(gateway) => gateway,
             Err(error) => return Found::NotNow(error.to_string()),
         };
+        match self.keep_from(&gateway, name) {
+            Ok(None) => {}
+            Ok(Some(refused)) => return refused,
+            Err(error) => return Found::NotNow(error.to_string()),
+        }
         // before it is looked whether the shard is open: from here on it is not given back for want of clients
         self.asked.note(name);
         let open = gateway.open_shards();
@@ -266,7 +301,8 @@ impl Finder for Offered {
     fn names(&self) -> Result<Vec<String>, String> {
         let gateway = self.gateway().map_err(|error| error.to_string())?;
         let names = gateway.names().all().map_err(|error| error.to_string())?;
-        Ok(names.into_iter().map(|(name, _)| name).collect())
+        let offered = names.into_iter().filter(|(_, record)| self.offers(record.is_read_only));
+        Ok(offered.map(|(name, _)| name).collect())
     }
 }
 
@@ -365,6 +401,7 @@ impl Serve {
             exports: OnceLock::new(),
             follows: self.follow.is_yes(),
             may_resize: self.allow_resize,
+            read_only: self.read_only,
             measurements: Arc::clone(&measurements),
             failures: Arc::new(Failures::of_requests()),
             cancel: Arc::clone(cancel),
@@ -458,9 +495,6 @@ impl Serve {
     }
 
     fn ensure_for_cluster(&self) -> Result<()> {
-        if self.read_only {
-            bail!("volumes in a cluster cannot be served read-only by this version");
-        }
         if self.follow.is_yes() && self.tls_cert.is_some() && self.tls_client_ca.is_none() {
             bail!(
                 "gateways pass connections on to one another, and trust each other by --tls-client-ca: give \

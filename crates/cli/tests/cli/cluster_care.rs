@@ -294,3 +294,37 @@ fn a_gateway_that_is_killed_while_it_detaches_a_clone_leaves_nothing_that_dangle
     lab.ok(&format!("volume delete {at} disk"));
     wait_for("all space comes back", || containers(&ceph, REPLICATED).is_empty());
 }
+
+#[test]
+fn a_read_only_gateway_offers_snapshots_and_leaves_volumes_to_others() {
+    let ceph = match Ceph::start() {
+        Ok(ceph) => ceph,
+        Err(reason) => return skip(&reason),
+    };
+    let (lab, at) = (lab(), at(&ceph));
+    lab.ok(&init(&ceph, &format!("{REPLICATED}/volumes")));
+    lab.ok(&format!("volume create {at} --size 4MiB disk"));
+    let mut writer = start(&lab, &ceph, "writer");
+    fill(&mut writer.client("disk"), 0, 20);
+    lab.ok(&format!("volume snapshot {at} disk monday"));
+    let line = format!("serve {at} --read-only --listen 127.0.0.1:0 --unix reader");
+    let reader = Served::start_at(&lab, &line, "reader").unwrap();
+    // passed on, and refused
+    let mut snapshot = reader.client("monday");
+    assert!(snapshot.is_read_only());
+    expect_pages(&mut snapshot, (0..20).map(|n| (n, n)));
+    assert!(try_client(&reader, "disk").is_none());
+    // what nobody has it takes, and leaves to the first client that writes
+    assert_eq!(writer.signal(Signal::TERM), 0);
+    drop(snapshot);
+    expect_pages(&mut reader.client("monday"), [(3, 3)]);
+    lab.ok(&format!("volume snapshot {at} disk tuesday"));
+    expect_pages(&mut reader.client("tuesday"), [(4, 4)]);
+    let writer = start(&lab, &ceph, "writer-again");
+    let mut disk = writer.client("disk");
+    disk.write(0, &page(100)).unwrap();
+    expect_pages(&mut reader.client("monday"), (0..20).map(|n| (n, n)));
+    expect_pages(&mut disk, [(0, 100), (1, 1)]);
+    assert!(try_client(&reader, "disk").is_none());
+    disk.write(BLOCK as u64, &page(101)).unwrap();
+}
