@@ -1,6 +1,7 @@
 //! Requests to volumes in a cluster: each goes to the gateway that has the volume, or is executed here, by a
 //! lease of this process, if no gateway has it.
 
+mod damage;
 mod detach;
 mod fsck;
 
@@ -13,13 +14,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use onefold_cluster::hints::GatewayId;
 use onefold_cluster::{
-    BootClock, Domain, Gateway, GatewayRecord, LeaseClock, Names, OpenShard, Reached as Found,
-    Running, Settings, Shards, WAIT, gateways,
+    BootClock, Care, Domain, Gateway, GatewayRecord, LeaseClock, Names, OpenShard,
+    Reached as Found, Running, Settings, Shards, WAIT, gateways, wall_clock,
 };
 use onefold_seal::ObjectId;
 use onefold_volume::{Options, Pool, VolumeError};
 
-pub(crate) use self::detach::{detach, remove_left};
+pub(crate) use self::damage::lost_volumes;
+pub(crate) use self::detach::{detach, has_left, remove_left};
 pub(crate) use self::fsck::fsck;
 use crate::cluster::{Reached, Unavailable, about, control_folder};
 use crate::service::control::Asking;
@@ -28,6 +30,7 @@ use crate::service::request::{
     Answer, NotServed, Offers, Request, Shown, ShownCheck, ShownScrub, Sums, block_size_of,
     ensure_as_made,
 };
+use crate::service::space::{ShownCycle, ShownStored};
 
 /// How often a command looks whether a shard can be had.
 const LOOK: Duration = Duration::from_millis(500);
@@ -69,10 +72,16 @@ enum Doer {
     Far((GatewayId, SocketAddr)),
 }
 
-/// Executes a request in a shard that this process has, and keeps the names of volumes in line.
-pub(crate) fn perform(request: Request, shard: &OpenShard, offers: &dyn Offers) -> Result<Answer> {
+/// Executes a request in a shard that `gateway`, of this process, has, and keeps the names of volumes in line.
+pub(crate) fn perform(
+    request: Request,
+    gateway: &Gateway,
+    shard: &OpenShard,
+    offers: &dyn Offers,
+) -> Result<Answer> {
     if !request.is_change() {
-        return request.perform(shard.pool(), offers);
+        let answer = request.perform(shard.pool(), offers)?;
+        return damage::told(answer, gateway, shard, offers);
     }
     let mut changing = shard.change();
     changing.ensure_current()?;
@@ -196,14 +205,31 @@ impl Volumes {
             return Ok(Answer::Done);
         }
         let shard = self.shard_of(name)?;
-        self.ask_shard(shard, request)
+        let mut answer = self.ask_shard(shard, request)?;
+        if let Answer::Volume(found) = &mut answer {
+            let space = self.care().shard_space().with_context(|| self.reached.place())?;
+            found.volume.shard = Some(shard.to_string());
+            found.volume.shard_unique_bytes = space.get(&shard).map(|one| one.unique_bytes);
+        }
+        Ok(answer)
+    }
+
+    fn care(&self) -> Care {
+        Care::new(&self.reached.pool)
+    }
+
+    /// Counts what all containers hold.
+    pub(crate) fn count(&mut self) -> Result<()> {
+        let own = self.own()?;
+        let counted = own.count(wall_clock(), &|time| thread::sleep(time), &|| true);
+        counted.map(drop).with_context(|| self.reached.place())
     }
 
     fn ask_shard(&mut self, id: ObjectId, request: Request) -> Result<Answer> {
         match self.doer(id)? {
             Doer::Here(shard) => match &request {
                 Request::Detach { from, to } => detach(&*self.own()?, &shard, (from, to), &|| true),
-                _ => perform(request, &shard, &NotServed),
+                _ => perform(request, &*self.own()?, &shard, &NotServed),
             },
             Doer::There(asking) => {
                 let request = Request::InShard { shard: id.to_string(), asked: Box::new(request) };
@@ -238,7 +264,13 @@ impl Volumes {
                 own.gateway.give_back(id)?;
             }
         }
-        whole.ok_or_else(|| anyhow!("the cluster has no volumes"))
+        let mut whole = whole.ok_or_else(|| anyhow!("the cluster has no volumes"))?;
+        match &mut whole {
+            Answer::Sums(sums) => sums.cluster = Some(ShownStored::of(&self.care())?),
+            Answer::Scrubbed(found) => found.cycle = ShownCycle::of(&self.care())?,
+            _ => {}
+        }
+        Ok(whole)
     }
 
     fn list(&self) -> Result<Vec<Shown>> {
@@ -262,6 +294,7 @@ impl Volumes {
                 used.extend(found.into_iter().filter_map(known));
             }
         }
+        let space = self.care().shard_space()?;
         let shown = names.into_iter().map(|(name, record)| {
             let owner = owners.get(&record.shard).and_then(|seen| seen.record.gateway);
             let gateway = owner.and_then(|owner| all.get(&owner));
@@ -271,6 +304,8 @@ impl Volumes {
                 is_read_only: record.is_read_only,
                 mapped_blocks: used.get(&name).copied(),
                 gateway: gateway.map(|gateway| gateway.about.host.clone()),
+                shard: Some(record.shard.to_string()),
+                shard_unique_bytes: space.get(&record.shard).map(|one| one.unique_bytes),
                 name,
             }
         });
@@ -321,6 +356,7 @@ fn joined(whole: Answer, more: Answer) -> Result<Answer> {
             bad: [a.bad, b.bad].concat(),
             more: a.more + b.more,
             unread: a.unread.or(b.unread),
+            cycle: None,
         }),
         (Answer::Sums(a), Answer::Sums(b)) => Answer::Sums(Sums::joined(a, b)),
         (Answer::GaveBack(a), Answer::GaveBack(b)) => Answer::GaveBack(a + b),

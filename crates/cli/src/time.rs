@@ -1,5 +1,7 @@
 //! Times, for people and for programs.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
@@ -27,6 +29,17 @@ pub(crate) fn local(time: Time) -> String {
 /// `time` as a clock on the wall would show it here, fit for a file's name.
 pub(crate) fn file_name(time: Time) -> String {
     local(time).replace(' ', "T")
+}
+
+/// Reads a whole number of days or hours.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || "expected days or hours, such as 7d or 12h".to_owned();
+    let (number, hours) = match text.strip_suffix('d') {
+        Some(number) => (number, 24),
+        None => (text.strip_suffix('h').ok_or_else(expected)?, 1),
+    };
+    let number: u32 = number.parse().map_err(|_| expected())?;
+    Ok(Duration::from_secs(u64::from(number) * hours * 3600))
 }
 
 /// Reads a time: a date, or date and time of day by the clock on the wall here, or RFC 3339.

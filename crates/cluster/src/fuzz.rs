@@ -23,6 +23,11 @@ pub fn reuse(bytes: &[u8]) -> Result<Vec<u8>, WireError> {
     crate::containers::reuse(bytes)
 }
 
+/// What each shard uses of all containers, decoded and encoded again.
+pub fn respace(bytes: &[u8]) -> Result<Vec<u8>, WireError> {
+    crate::gateway::respace(bytes)
+}
+
 /// Decodes messages between gateways and dumps. What decodes must come back from what it is encoded as.
 ///
 /// # Panics

@@ -39,9 +39,10 @@ pub use clock::{BootClock, LeaseClock};
 pub use error::ClusterError;
 pub use folder::{RadosFolder, WAITING};
 pub use gateway::{
-    About, Audience, Changing, Domain, Gateway, GatewayEvent, GatewayLease, GatewayRecord,
-    LeasedDevice, NameRecord, Names, OpenShard, RENEWAL, Reached, Running, SeenShard, Settings,
-    ShardRecord, Shards, Tenure, VALID, WAIT, gateways,
+    About, Audience, Care, Changing, Count, Damage, Domain, Gateway, GatewayEvent, GatewayLease,
+    GatewayRecord, LeasedDevice, LookedOver, NameRecord, Names, OpenShard, RENEWAL, Reached,
+    Running, ScrubCycle, ScrubStep, Scrubbing, SeenShard, Settings, ShardRecord, Shards, Stored,
+    Tenure, VALID, WAIT, gateways, wall_clock,
 };
 pub use journal::shards::{JournalSizes, RadosJournals};
 pub use shard::{SharedShard, create_shard, detach, detach_while, open_shard};

@@ -29,5 +29,6 @@ fn clients_see_one_history_whatever_becomes_of_gateways() {
     let of_seeds = |least: u64| (least * seeds() / 3_000) as usize;
     assert!(tally.reads > of_seeds(10_000) && tally.writes > of_seeds(10_000), "{tally:?}");
     assert!(tally.unanswered > of_seeds(3_000) && tally.crashes > of_seeds(3_000), "{tally:?}");
+    assert!(tally.tended > of_seeds(300) && tally.scrubbed > of_seeds(300), "{tally:?}");
     assert!(tally.late > of_seeds(1_000) && tally.maintained > of_seeds(3_000), "{tally:?}");
 }

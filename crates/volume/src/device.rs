@@ -226,7 +226,7 @@ impl Volume {
 
     /// What the user is told of a write that was not done.
     fn refusal(&self, error: VolumeError) -> BlockError {
-        if matches!(error, VolumeError::Quota { .. }) {
+        if matches!(error, VolumeError::Quota { .. } | VolumeError::SharedQuota { .. }) {
             self.engine.counters.note_over_quota();
         }
         block_error(error)
@@ -405,6 +405,13 @@ fn block_error(error: VolumeError) -> BlockError {
         VolumeError::Quota { quota, .. } => {
             let object =
                 format!("the pool, whose quota is {quota} bytes; {WHAT_HELPS}, or raise the quota");
+            BlockError::NoSpace { object }
+        }
+        VolumeError::SharedQuota { stored, quota, .. } => {
+            let object = format!(
+                "the cluster of volumes, whose quota is {quota} bytes, of which containers have {stored}; \
+                 {WHAT_HELPS}, or raise the quota with `onefold cluster quota`"
+            );
             BlockError::NoSpace { object }
         }
         error => BlockError::Io { object: "the pool".into(), source: Box::new(error) },

@@ -213,6 +213,16 @@ pub enum VolumeError {
         /// What they may have, in bytes.
         quota: u64,
     },
+    /// New pages would take more than all that share containers may have.
+    #[error("the containers of all shards have {stored} bytes, and their quota is {quota}")]
+    SharedQuota {
+        /// What the next page needs, in bytes.
+        needed: u64,
+        /// What containers have, in bytes.
+        stored: u64,
+        /// What they may have, in bytes.
+        quota: u64,
+    },
     /// The disk is full but for what compactions need.
     #[error("the disk has no room beside {kept} bytes that are kept for compactions")]
     Full {
@@ -329,7 +339,7 @@ impl VolumeError {
     /// Whether it says that there is no room for what was to be written.
     pub(crate) fn is_full(&self) -> bool {
         match self {
-            Self::Quota { .. } | Self::Full { .. } => true,
+            Self::Quota { .. } | Self::SharedQuota { .. } | Self::Full { .. } => true,
             Self::Backend(error) => error.is_full(),
             _ => false,
         }

@@ -49,6 +49,17 @@ pub struct SharedState {
     pub is_sealed: bool,
 }
 
+/// The room that all who share containers leave for new pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedRoom {
+    /// Bytes that this pool may store now.
+    pub bytes: u64,
+    /// Bytes of all containers, as they were counted last.
+    pub stored: u64,
+    /// Bytes that these may have together.
+    pub quota: u64,
+}
+
 /// What a shard shares with others.
 pub trait Sharing: Send + Sync {
     /// The hint for each fingerprint, in order. An answer may be missing.
@@ -95,4 +106,13 @@ pub trait Sharing: Send + Sync {
 
     /// Whether a shard other than this one is registered in container `name`.
     fn has_others(&self, name: SharedName) -> Result<bool, VolumeError>;
+
+    /// The room for new pages; none if no quota bounds it. Never waits.
+    fn room(&self) -> Option<SharedRoom>;
+
+    /// Counts again what is stored; whether there is room for `needed` bytes. May wait for the engine.
+    fn ask_room(&self, needed: u64) -> bool;
+
+    /// So many bytes of new pages are about to be stored.
+    fn note_stored(&self, bytes: u64);
 }

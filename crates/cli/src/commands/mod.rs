@@ -23,6 +23,7 @@ pub(crate) mod restore;
 mod restore_device;
 pub(crate) mod serve;
 mod serve_cluster;
+mod serve_scrubs;
 mod serve_upkeep;
 pub(crate) mod snapshots;
 pub(crate) mod stats;

@@ -18,7 +18,7 @@ use crate::output::Output;
 use crate::progress::watched_in_silence;
 use crate::repository::{OpenRepository, RepositoryArgs};
 use crate::size;
-use crate::time::{local, rfc3339};
+use crate::time::{duration, local, rfc3339};
 
 const AFTER_HELP: &str = "\
 A prune takes no locks: backups may run at the same time, on this machine and others. The prune condemns
@@ -236,17 +236,6 @@ fn unused(text: &str) -> Result<Unused, String> {
             .ok_or_else(|| "expected a percentage from 0% to 100%".into()),
         None => size::parse(text).map(|bytes| Unused::Bytes(bytes as u64)),
     }
-}
-
-/// Reads a whole number of days or hours.
-fn duration(text: &str) -> Result<Duration, String> {
-    let expected = || "expected days or hours, such as 7d or 12h".to_owned();
-    let (number, hours) = match text.strip_suffix('d') {
-        Some(number) => (number, 24),
-        None => (text.strip_suffix('h').ok_or_else(expected)?, 1),
-    };
-    let number: u32 = number.parse().map_err(|_| expected())?;
-    Ok(Duration::from_secs(u64::from(number) * hours * 3600))
 }
 
 /// Prints what was done, or would be.

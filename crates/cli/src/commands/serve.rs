@@ -30,6 +30,7 @@ use crate::service::metrics::Metrics;
 use crate::service::peers::PeerArgs;
 use crate::service::request::{Answer, Offers, Request};
 use crate::service::systemd::{Supervisor, inherited_sockets};
+use crate::time::duration;
 
 const AFTER_HELP: &str = "\
 Serves every volume of a pool under its name over NBD, to qemu, libnbd, nbdkit, fio, the Linux kernel
@@ -46,7 +47,7 @@ volume at each gateway. Which gateway has which volume, `onefold cluster status`
 the others take its volumes over; docs/cluster.md says what clients notice.
 
 With --read-only the server writes nothing to the pool. The commands of `onefold volume` that change
-nothing can then run concurrently.
+nothing can then run concurrently. In a cluster clients of that gateway get snapshots alone.
 
 Ctrl-C or SIGTERM ends the server: it completes requests in flight and flushes everything. It stops long
 requests of `onefold volume`, such as a check, a scrub or a compaction, at their next step.
@@ -120,7 +121,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) tls_client_ca: Option<PathBuf>,
     /// Serve all volumes read-only and write nothing to the pool, which may be a backup or on a
-    /// read-only file system
+    /// read-only file system; in a cluster, serve snapshots alone
     #[arg(long)]
     pub(super) read_only: bool,
     /// Allow clients to resize volumes
@@ -133,6 +134,14 @@ pub(crate) struct Serve {
     /// Less takes more work
     #[arg(long, value_name = "PERCENT", value_parser = waste, default_value = "20", requires = "cluster")]
     pub(super) max_waste: f64,
+    /// How often, in seconds, the gateways of a cluster look over all containers for space that no volume needs
+    #[arg(long, value_name = "SECONDS", default_value = "300", requires = "cluster")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(super) check_every: u64,
+    /// How often the gateways of a cluster together read all pages and verify them, in days (28d) or hours (12h); 0h
+    /// for again and again
+    #[arg(long, value_name = "TIME", default_value = "28d", value_parser = duration, requires = "cluster")]
+    pub(super) scrub_every: Duration,
     #[command(flatten)]
     pub(super) peers: PeerArgs,
     #[command(flatten)]

@@ -20,7 +20,8 @@ use onefold_volume::VolumeError;
 use tracing::{debug, info, warn};
 
 use super::serve::{LAST_STEP, PATIENCE, PAUSE, Serve};
-use super::serve_upkeep::{Space, keep_up};
+use super::serve_scrubs::Scrubs;
+use super::serve_upkeep::{AskedFor, Space, keep_up};
 use crate::cluster::{Reached, Unavailable, about, control_folder, control_folders};
 use crate::domain::{create, detach, fsck, perform};
 use crate::exit::Exit;
@@ -46,11 +47,15 @@ struct Offered {
     /// Whether connections are passed on to other gateways.
     follows: bool,
     may_resize: bool,
+    /// Whether clients get snapshots alone.
+    read_only: bool,
     measurements: Arc<Measurements>,
     failures: Arc<Failures>,
     cancel: Arc<Cancel>,
     /// Shards whose tables of fingerprints are not filled yet.
     unfilled: Mutex<Vec<Arc<OpenShard>>>,
+    /// What clients and commands ask for.
+    asked: AskedFor,
 }
 
 impl Offered {
@@ -61,6 +66,27 @@ impl Offered {
 
     fn exports(&self) -> Result<&ExportList> {
         self.exports.get().context("the server has not started yet")
+    }
+
+    /// Whether clients may have a volume, which may be a snapshot.
+    fn offers(&self, is_snapshot: bool) -> bool {
+        is_snapshot || !self.read_only
+    }
+
+    /// Why a client does not get the volume `name`, if it may not. A shard that is open here for its snapshots is
+    /// given back when a client wants more of it: another gateway takes it then.
+    fn keep_from(&self, gateway: &Gateway, name: &str) -> Result<Option<Found>, VolumeError> {
+        if !self.read_only {
+            return Ok(None);
+        }
+        let record = gateway.names().find(name)?;
+        let Some(record) = record.filter(|record| !self.offers(record.is_read_only)) else {
+            return Ok(None);
+        };
+        gateway.give_back(record.shard)?;
+        Ok(Some(Found::Refused(
+            "this gateway serves snapshots alone (--read-only): ask another one".into(),
+        )))
     }
 
     fn export(&self, shard: &OpenShard, name: &str) -> Result<Export, VolumeError> {
@@ -102,6 +128,7 @@ impl Offered {
     }
 
     fn shard(&self, id: ObjectId) -> Result<Arc<OpenShard>> {
+        self.asked.note(&id.to_string());
         match self.gateway()?.reach(id)? {
             Where::Here(shard) => Ok(shard),
             Where::There { record, .. } => Err(Unavailable::held(record.as_ref()).into()),
@@ -153,7 +180,7 @@ impl Offered {
             Request::Detach { from, to } => {
                 detach(&gateway, &shard, (from, to), &|| asked.goes_on())
             }
-            _ => perform(request, &shard, &asked),
+            _ => perform(request, &gateway, &shard, &asked),
         };
         if shard.change().is_empty() {
             let id = shard.id();
@@ -174,10 +201,17 @@ struct Asked<'a> {
 impl Offers for Asked<'_> {
     fn offer(&self, name: &str) -> Result<()> {
         let shard = self.shard.get().context("no shard was chosen")?;
+        if !self.offered.offers(shard.pool().volume(name)?.is_read_only()) {
+            return Ok(());
+        }
         Ok(self.offered.exports()?.add(self.offered.export(shard, name)?)?)
     }
 
     fn take_back(&self, name: &str, is_forced: bool) -> Result<()> {
+        let shard = self.shard.get().context("no shard was chosen")?;
+        if !self.offered.offers(shard.pool().volume(name)?.is_read_only()) {
+            return Ok(());
+        }
         super::serve::take_back(self.offered.exports()?, name, is_forced)
     }
 
@@ -199,7 +233,7 @@ impl Audience for Offered {
             warn!(shard = %shard.id(), error, "damaged");
         }
         let Some(exports) = self.exports.get() else { return };
-        for one in shard.pool().volumes() {
+        for one in shard.pool().volumes().into_iter().filter(|one| self.offers(one.is_read_only)) {
             let added = self.export(shard, &one.name).map(|export| exports.add(export));
             if let Ok(Err(error)) = added {
                 warn!(volume = one.name, %error, "it cannot be served");
@@ -235,6 +269,13 @@ impl Finder for Offered {
             Ok(gateway) => gateway,
             Err(error) => return Found::NotNow(error.to_string()),
         };
+        match self.keep_from(&gateway, name) {
+            Ok(None) => {}
+            Ok(Some(refused)) => return refused,
+            Err(error) => return Found::NotNow(error.to_string()),
+        }
+        // before it is looked whether the shard is open: from here on it is not given back for want of clients
+        self.asked.note(name);
         let open = gateway.open_shards();
         let has = |shard: &Arc<OpenShard>| shard.pool().volume(name).is_ok();
         if open.iter().any(|shard| shard.tenure().is_current() && has(shard)) {
@@ -260,7 +301,8 @@ impl Finder for Offered {
     fn names(&self) -> Result<Vec<String>, String> {
         let gateway = self.gateway().map_err(|error| error.to_string())?;
         let names = gateway.names().all().map_err(|error| error.to_string())?;
-        Ok(names.into_iter().map(|(name, _)| name).collect())
+        let offered = names.into_iter().filter(|(_, record)| self.offers(record.is_read_only));
+        Ok(offered.map(|(name, _)| name).collect())
     }
 }
 
@@ -359,10 +401,12 @@ impl Serve {
             exports: OnceLock::new(),
             follows: self.follow.is_yes(),
             may_resize: self.allow_resize,
+            read_only: self.read_only,
             measurements: Arc::clone(&measurements),
             failures: Arc::new(Failures::of_requests()),
             cancel: Arc::clone(cancel),
             unfilled: Mutex::default(),
+            asked: AskedFor::default(),
         });
         let mut config = self.config(&measurements, &strangers)?;
         config.finder = Some(Arc::<Offered>::clone(&offered));
@@ -420,10 +464,13 @@ impl Serve {
         }
         supervisor.tell_ready()?;
         let bounded = [&*offered.failures, &*strangers];
-        let mut space = Space::new(self.max_waste, Arc::clone(&counts), Instant::now());
+        let every = Duration::from_secs(self.check_every);
+        let mut space = Space::new((self.max_waste, every), Arc::clone(&counts), Instant::now());
+        let mut scrubs = Scrubs::new(self.scrub_every, Arc::clone(&counts));
         thread::scope(|scope| {
             scope.spawn(|| offered.fill());
-            scope.spawn(|| space.keep(&gateway, &server.exports(), cancel));
+            scope.spawn(|| space.keep(&gateway, &server.exports(), &offered.asked, cancel));
+            scope.spawn(|| scrubs.keep(&gateway, cancel));
             keep_up(&gateway, cancel, || {
                 bounded.iter().for_each(|failures| failures.tell_silent())
             });
@@ -448,9 +495,6 @@ impl Serve {
     }
 
     fn ensure_for_cluster(&self) -> Result<()> {
-        if self.read_only {
-            bail!("volumes in a cluster cannot be served read-only by this version");
-        }
         if self.follow.is_yes() && self.tls_cert.is_some() && self.tls_client_ca.is_none() {
             bail!(
                 "gateways pass connections on to one another, and trust each other by --tls-client-ca: give \

@@ -22,6 +22,7 @@ use crate::ratio;
 use crate::service::request::{
     Answer, Fingerprint, Request, Shown, ShownBlock, ShownDetails, ShownPage,
 };
+use crate::service::space::ShownStored;
 use crate::size;
 use crate::table;
 use crate::time;
@@ -52,8 +53,9 @@ Examples:
   onefold volume list --pool /srv/pool --json
 
 With --json: one document, a list; each volume has name, size, block_size, is_read_only and
-mapped_blocks, and in a cluster gateway. There mapped_blocks is null unless a gateway of this machine and
-user has the volume, and gateway is missing if none has it.";
+mapped_blocks, and in a cluster gateway, shard and shard_unique_bytes. There mapped_blocks is null unless a
+gateway that can be asked has the volume, and gateway is missing if none has it. shard_unique_bytes is what the
+volume and its snapshots and clones use of containers that no other volume uses, once that was counted.";
 
 const INFO_HELP: &str = "\
 Own pages are pages that no other volume of the pool uses: deleting the volume frees them. Bytes of
@@ -65,7 +67,8 @@ Examples:
 
 With --json: one document with name, size, block_size, is_read_only, mapped_blocks, mapped_bytes,
 own_pages, own_bytes, shared_pages, shared_bytes, dedup_ratio, made (seconds since 1970), source (the
-volume that it was made from, if it still exists) and copies (volumes that were made from this one).";
+volume that it was made from, if it still exists) and copies (volumes that were made from this one); in a cluster
+also shard and shard_unique_bytes, as `onefold volume list` has them.";
 
 const SNAPSHOT_HELP: &str = "\
 Examples:
@@ -141,7 +144,9 @@ Examples:
 
 With --json: one document with pages, bad (at most 10,000 lost pages), more (the number of further
 lost pages) and unread (why maps could not be read to their end, so that pages were left out, or null). Each bad page has container, slot, problem, blocks (at most 100 that map to it) and
-more_blocks (the number of further blocks).";
+more_blocks (the number of further blocks). In a cluster cycle says how gateways scrub all containers: cycle (its
+number), begun, ended (when the last complete one ended, or null; seconds since 1970), is_running, containers and
+damaged.";
 
 const STATS_HELP: &str = "\
 Examples:
@@ -152,7 +157,8 @@ reclaimable_bytes, dedup_ratio, total_reduction and memory: the bytes of the tab
 pages they are (table_bytes, table_capacity), those of maps and tables of pages, how many are in memory
 and may be (node_bytes, resident_node_bytes, most_node_bytes), and since the pool was opened the steps
 that read none of them, those that were read, and those that would not have been with twice the memory
-(node_hits, node_misses, node_misses_for_want).";
+(node_hits, node_misses, node_misses_for_want). In a cluster also cluster, as `onefold cluster quota` shows it, and
+damaged_volumes, if scrubs found lost pages.";
 
 const COMPACT_HELP: &str = "\
 Examples:
@@ -489,19 +495,29 @@ impl List {
         } else if volumes.is_empty() {
             output.line("the pool has no volumes")?;
         } else {
-            let head = ["volume", "size", "used", "block size", ""].map(str::to_owned).to_vec();
+            let in_cluster = volumes.iter().any(|one| one.shard.is_some());
+            let cells = |cells: [String; 5], unique: String| {
+                let [name, size, used, block_size, kind] = cells;
+                let unique = in_cluster.then_some(unique);
+                [name, size, used].into_iter().chain(unique).chain([block_size, kind]).collect()
+            };
+            let head = ["volume", "size", "used", "block size", ""].map(str::to_owned);
+            let head: Vec<String> = cells(head, "only its shard's".to_owned());
             let used = |bytes: u64| HumanBytes(bytes).to_string();
             let row = |one: &Shown| {
-                vec![
+                let unique = one.shard_unique_bytes.map_or_else(|| "not counted".to_owned(), used);
+                let row = [
                     one.name.clone(),
                     HumanBytes(one.size).to_string(),
                     one.mapped_bytes().map_or_else(|| "not known".to_owned(), used),
                     one.block_size.to_string(),
                     if one.is_read_only { "snapshot" } else { "" }.to_owned(),
-                ]
+                ];
+                cells(row, unique)
             };
             let rows: Vec<_> = std::iter::once(head).chain(volumes.iter().map(row)).collect();
-            for line in table::lines(&rows, &[1, 2, 3]) {
+            let right: &[usize] = if in_cluster { &[1, 2, 3, 4] } else { &[1, 2, 3] };
+            for line in table::lines(&rows, right) {
                 output.line(line)?;
             }
         }
@@ -545,6 +561,12 @@ fn described(one: &ShownDetails) -> Vec<Vec<String>> {
     if let Some(made) = one.made {
         let secs = i64::try_from(made).unwrap_or(i64::MAX);
         rows.push(("made", time::local(Time { secs, nanos: 0 })));
+    }
+    if one.volume.shard.is_some() {
+        let unique = one.volume.shard_unique_bytes;
+        let unique =
+            unique.map_or("not counted yet".to_owned(), |bytes| HumanBytes(bytes).to_string());
+        rows.push(("only its shard's", unique));
     }
     rows.extend(one.source.clone().map(|source| ("made from", source)));
     rows.extend(one.copies.iter().map(|copy| ("copy", copy.clone())));
@@ -659,6 +681,9 @@ impl Scrub {
             let (good, bad) = (found.pages, found.bad.len() as u64 + found.more);
             let good = count(good, "page is as it was written", "pages are as they were written");
             output.line(format!("{good}, {}", count(bad, "is not", "are not")))?;
+            if let Some(cycle) = &found.cycle {
+                output.line(format!("last scrub by gateways: {}", cycle.line()))?;
+            }
         }
         output.finish()?;
         Ok(exit)
@@ -737,7 +762,13 @@ impl Stats {
                 ("nodes read", memory.node_misses.to_string()),
                 ("not with twice the memory", memory.node_misses_for_want.to_string()),
             ];
-            let rows: Vec<_> = rows.map(|(name, value)| vec![name.to_owned(), value]).to_vec();
+            let mut rows: Vec<_> = rows.into_iter().collect();
+            rows.extend(sums.cluster.iter().flat_map(ShownStored::rows));
+            if !sums.damaged_volumes.is_empty() {
+                rows.push(("volumes with lost pages", sums.damaged_volumes.join(", ")));
+            }
+            let rows: Vec<_> =
+                rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
             for line in table::lines(&rows, &[1]) {
                 output.line(line)?;
             }

@@ -70,6 +70,11 @@ pub(crate) fn remove_left(
     Ok(left.len())
 }
 
+/// Whether volume `name` is a temporary snapshot of a gateway whose lease is over, as `gateway` sees it.
+pub(crate) fn has_left(gateway: &Gateway, name: &str) -> bool {
+    lease_of(name).is_some_and(|lease| !gateway.has_lease(lease))
+}
+
 /// The lease under which a temporary snapshot was made; none if `name` is that of something else.
 fn lease_of(name: &str) -> Option<ObjectId> {
     let (lease, own) = name.strip_prefix(TEMPORARY)?.split_once('-')?;

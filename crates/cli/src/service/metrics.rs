@@ -1,5 +1,6 @@
 //! The metrics of a served pool, which docs/volumes.md describes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,6 +62,7 @@ impl Metrics {
     ) -> Self {
         let mut registry = Registry::with_prefix("onefold");
         let gateway = Arc::clone(gateway);
+        registry.register_collector(Box::new(OfRoom(Arc::clone(&gateway))));
         registry.register_collector(Box::new(OfGateway { gateway, exports, measurements }));
         Self(registry)
     }
@@ -361,6 +363,12 @@ pub(crate) struct SpaceCounts {
     pub(crate) repaired: AtomicU64,
     /// Containers that were closed because little of them was used.
     pub(crate) closed: AtomicU64,
+    /// Shards that nobody used and that were opened so that they let containers go.
+    pub(crate) tended: AtomicU64,
+    /// Containers that this gateway scrubbed.
+    pub(crate) scrubbed: AtomicU64,
+    /// Lost blocks of volumes that are open here, as far as scrubs found them.
+    pub(crate) lost: Mutex<BTreeMap<String, u64>>,
 }
 
 #[derive(Debug)]
@@ -369,14 +377,49 @@ struct OfSpace(Arc<SpaceCounts>);
 impl Collector for OfSpace {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(&mut encoder);
-        let SpaceCounts { problems, repaired, closed } = &*self.0;
+        let SpaceCounts { problems, repaired, closed, tended, scrubbed, lost } = &*self.0;
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let help = "Damaged containers, or containers without protection, at the last check";
         page.gauge("container_problems", help, of(problems))?;
         let help = "Registrations and containers that no shard needed and that were removed";
         page.counter("container_leaks_removed", help, of(repaired))?;
         let help = "Containers that were closed because little of them was used";
-        page.counter("containers_closed", help, of(closed))
+        page.counter("containers_closed", help, of(closed))?;
+        let help = "Shards that nobody used and that were opened so that they let containers go";
+        page.counter("shards_tended", help, of(tended))?;
+        let help = "Containers that this gateway read and verified";
+        page.counter("containers_scrubbed", help, of(scrubbed))?;
+        let help = "Blocks of a volume that are lost, as far as scrubs found them";
+        let mut blocks = page.metric("lost_blocks", help, MetricType::Gauge)?;
+        for (volume, count) in &*lost.lock().unwrap_or_else(PoisonError::into_inner) {
+            blocks.encode_family(&[("volume", volume.as_str())])?.encode_gauge(count)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the domain has stored, as this gateway counted it last for its quota.
+struct OfRoom(Arc<Gateway>);
+
+impl fmt::Debug for OfRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("metrics of the quota")
+    }
+}
+
+impl Collector for OfRoom {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(&mut encoder);
+        let Some(stored) = self.0.stored() else { return Ok(()) };
+        let help =
+            "Bytes of containers of the cluster, by the last count and what gateways said since";
+        page.gauge("cluster_stored_bytes", help, stored.bytes)?;
+        let help = "Bytes of containers that several shards use, at the last count";
+        page.gauge("cluster_shared_bytes", help, stored.shared_bytes)?;
+        if let Some(quota) = stored.quota {
+            page.gauge("cluster_quota_bytes", "Maximum bytes of containers of the cluster", quota)?;
+        }
+        Ok(())
     }
 }
 

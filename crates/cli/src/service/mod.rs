@@ -6,6 +6,7 @@
 //! | request.rs | requests to a pool, and their execution |
 //! | control.rs | the control socket, on which a server receives requests |
 //! | fsck.rs | what a check of containers found, as it travels |
+//! | space.rs | what containers of a cluster hold, and how they were scrubbed |
 //! | peers.rs | other gateways of a cluster |
 //! | metrics.rs | the metrics of a served pool |
 //! | http.rs | the HTTP endpoint for metrics |
@@ -19,6 +20,7 @@ pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod peers;
 pub(crate) mod request;
+pub(crate) mod space;
 pub(crate) mod systemd;
 
 use std::time::Duration;

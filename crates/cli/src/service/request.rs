@@ -11,6 +11,7 @@ use onefold_volume::{
 use serde::{Deserialize, Serialize};
 
 use super::fsck::ShownFsck;
+use super::space::{ShownCycle, ShownStored};
 use crate::count::count;
 
 /// A request to a pool.
@@ -164,6 +165,11 @@ pub(crate) struct Shown {
     /// The gateway that has the volume, in a list of a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gateway: Option<String>,
+    /// In a cluster: the id of the volume's shard, and the bytes that this shard alone uses, once they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shard: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shard_unique_bytes: Option<u64>,
 }
 
 impl Shown {
@@ -181,6 +187,8 @@ impl From<VolumeInfo> for Shown {
             is_read_only: one.is_read_only,
             mapped_blocks: Some(one.mapped_blocks),
             gateway: None,
+            shard: None,
+            shard_unique_bytes: None,
         }
     }
 }
@@ -242,6 +250,9 @@ pub(crate) struct ShownScrub {
     pub(crate) more: u64,
     /// Why maps could not be read to their end, if so.
     pub(crate) unread: Option<String>,
+    /// In a cluster: the scrubs of gateways.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cycle: Option<ShownCycle>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -269,7 +280,7 @@ impl From<Scrubbed> for ShownScrub {
             blocks: one.blocks.into_iter().map(block).collect(),
             more_blocks: one.more_blocks,
         };
-        Self { pages, bad: bad.into_iter().map(page).collect(), more, unread }
+        Self { pages, bad: bad.into_iter().map(page).collect(), more, unread, cycle: None }
     }
 }
 
@@ -285,6 +296,12 @@ pub(crate) struct Sums {
     pub(crate) dedup_ratio: f64,
     pub(crate) total_reduction: f64,
     pub(crate) memory: MemoryUse,
+    /// Volumes with lost pages, as far as gateways of a cluster found them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) damaged_volumes: Vec<String>,
+    /// What all volumes of a cluster use together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster: Option<ShownStored>,
 }
 
 /// What of the memory of a pool is used, and what more would bring, in JSON.
@@ -355,6 +372,8 @@ impl Sums {
             dedup_ratio: if pages == 0 { 1.0 } else { blocks / pages as f64 },
             total_reduction: ratio(mapped_bytes, container_bytes),
             memory: MemoryUse::joined(&a.memory, &b.memory),
+            damaged_volumes: [a.damaged_volumes, b.damaged_volumes].concat(),
+            cluster: a.cluster.or(b.cluster),
         }
     }
 
@@ -369,6 +388,8 @@ impl Sums {
             dedup_ratio: ratio(one.mapped_blocks, one.pages),
             total_reduction: ratio(one.mapped_bytes, one.container_bytes),
             memory: MemoryUse::of(one),
+            damaged_volumes: Vec::new(),
+            cluster: None,
         }
     }
 }
@@ -695,6 +716,8 @@ mod tests {
             is_read_only: false,
             mapped_blocks: Some(1),
             gateway: None,
+            shard: None,
+            shard_unique_bytes: None,
         };
         let details = ShownDetails {
             volume: volume.clone(),

@@ -16,7 +16,7 @@ use crate::lab::Ran;
 const PAGES: u64 = 400;
 
 /// What `rados` says in the namespace of pool `pool`.
-fn rados(ceph: &Ceph, pool: &str, arguments: &[&OsStr]) -> String {
+pub(crate) fn rados(ceph: &Ceph, pool: &str, arguments: &[&OsStr]) -> String {
     let mut command = Command::new("rados");
     command.arg("-c").arg(ceph.conf()).args(["-p", pool, "-N", "volumes"]).args(arguments);
     let output = command.output().unwrap();
@@ -29,15 +29,20 @@ fn shows(ran: Ran, text: &str) {
     assert!(ran.stdout.contains(text), "{text:?} is not shown: {ran:#?}");
 }
 
-/// Bytes of all containers.
-fn stored(ceph: &Ceph) -> u64 {
-    let listed = rados(ceph, ERASURE_CODED, &["ls".as_ref()]);
+/// The containers in pool `pool`, and their bytes.
+pub(crate) fn containers(ceph: &Ceph, pool: &str) -> Vec<(String, u64)> {
+    let listed = rados(ceph, pool, &["ls".as_ref()]);
     let containers = listed.lines().filter(|name| name.contains(".container."));
     let size = |name: &str| {
-        let shown = rados(ceph, ERASURE_CODED, &["stat".as_ref(), name.as_ref()]);
+        let shown = rados(ceph, pool, &["stat".as_ref(), name.as_ref()]);
         shown.trim().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
     };
-    containers.map(size).sum()
+    containers.map(|name| (name.to_owned(), size(name))).collect()
+}
+
+/// Bytes of all containers.
+fn stored(ceph: &Ceph) -> u64 {
+    containers(ceph, ERASURE_CODED).iter().map(|(_, size)| size).sum()
 }
 
 #[test]

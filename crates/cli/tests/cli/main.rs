@@ -6,6 +6,7 @@ mod bench;
 mod bench_page;
 mod cache;
 mod cluster;
+mod cluster_care;
 mod cluster_simulate;
 mod cluster_space;
 mod commands;

@@ -9,14 +9,14 @@ use std::sync::PoisonError;
 
 use bytes::Bytes;
 use onefold_backend::Operation;
-use onefold_backend::rados::{Query, RadosError, Refusal, Step, Update};
+use onefold_backend::rados::{Query, RadosPool, Refusal, Step, Update};
 use onefold_seal::ObjectId;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_volume::{Pool, VolumeError};
 
 use super::ask;
-use super::guard::Access;
-use super::release::sweep_names;
+use super::census::{Candidate, Census, take_census};
+use super::guard::Guards;
 use super::shared::{SharedContainers, name_of};
 use crate::error::{damaged_object, failed};
 use crate::hints::ContainerName;
@@ -44,14 +44,7 @@ pub struct Closed {
 }
 
 /// How much a shard uses of each container.
-type Uses = BTreeMap<ContainerName, u64>;
-
-/// A container of which all users told what they use.
-struct Candidate {
-    name: ContainerName,
-    len: u64,
-    live_bytes: u64,
-}
+pub(super) type Uses = BTreeMap<ContainerName, u64>;
 
 impl SharedContainers {
     pub(super) fn live_object(shard: &ObjectId) -> String {
@@ -84,17 +77,6 @@ impl SharedContainers {
         stored.map(drop).map_err(|error| failed(Operation::Write, error))
     }
 
-    /// What shard `shard` said it uses; nothing if it said nothing.
-    fn live_of(&self, shard: &ObjectId) -> Result<Option<Uses>, VolumeError> {
-        let object = Self::live_object(shard);
-        let query = Query { range: Some(0..u64::from(u32::MAX)), ..Query::default() };
-        let answer = ask(&*self.guards.pool, &object, &query);
-        let Some(answer) = answer.map_err(|error| failed(Operation::Read, error))? else {
-            return Ok(None);
-        };
-        decode(&answer.bytes).map(Some).map_err(|error| damaged_object(&object, &error))
-    }
-
     /// Closes the containers of which least is in use, until no more than `waste` of all of their bytes are
     /// unused, as far as is known, or `go_on` says no. What one shard alone uses is its own to compact.
     ///
@@ -105,59 +87,47 @@ impl SharedContainers {
         waste: f64,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Closed, VolumeError> {
-        let mut candidates = self.candidates(go_on)?;
-        let mut done = Closed { containers: candidates.len() as u64, ..Closed::default() };
-        done.bytes = candidates.iter().map(|one| one.len).sum();
-        done.live_bytes = candidates.iter().map(|one| one.live_bytes).sum();
-        let share = |one: &Candidate| one.live_bytes as f64 / one.len.max(1) as f64;
-        candidates.sort_by(|one, other| share(one).total_cmp(&share(other)));
-        let (mut bytes, live) = (done.bytes, done.live_bytes);
-        for one in candidates {
-            let unused = bytes.saturating_sub(live) as f64;
-            if !go_on() || unused <= waste * bytes as f64 || share(&one) >= 1.0 - waste {
-                break;
-            }
-            self.guards.close(&one.name).map_err(|error| failed(Operation::Write, error))?;
-            // what is in use of it is stored again
-            bytes = bytes - one.len + one.live_bytes;
-            done.closed += 1;
-        }
-        Ok(done)
+        let census = take_census(&self.guards, &self.containers, &BTreeSet::new(), go_on)?;
+        census.map_or(Ok(Closed::default()), |census| close(&self.guards, &census, waste, go_on))
     }
+}
 
-    /// None if `go_on` says no before all containers were looked at.
-    fn candidates(&self, go_on: &dyn Fn() -> bool) -> Result<Vec<Candidate>, VolumeError> {
-        let refused = |error: RadosError| failed(Operation::Read, error);
-        let found = sweep_names(&*self.guards.pool, &*self.containers.pool).map_err(refused)?;
-        let (mut told, mut candidates) = (BTreeMap::new(), Vec::new());
-        for name in found.guards.intersection(&found.containers) {
-            if !go_on() {
-                return Ok(Vec::new());
-            }
-            let Some(guard) = self.guards.read(name).map_err(refused)? else { continue };
-            let users: BTreeSet<ObjectId> = guard.users.keys().copied().collect();
-            let is_own = users.iter().eq([&name.shard]);
-            if guard.access != Access::Open || users.is_empty() || is_own {
-                continue;
-            }
-            let Some(look) = self.containers.look(name).map_err(refused)? else { continue };
-            let mut live_bytes = Some(0_u64);
-            for user in &users {
-                if !told.contains_key(user) {
-                    told.insert(*user, self.live_of(user)?);
-                }
-                let uses = told[user].as_ref();
-                // one that registered since says nothing of this container yet
-                let of = uses.and_then(|uses: &Uses| uses.get(name));
-                live_bytes = live_bytes.zip(of).map(|(sum, of)| sum.saturating_add(*of));
-            }
-            if let (Some(live_bytes), Some(_)) = (live_bytes, look.sealed) {
-                let (len, live_bytes) = (look.length, live_bytes.min(look.length));
-                candidates.push(Candidate { name: *name, len, live_bytes });
-            }
+/// The same by a census that was just taken.
+pub(crate) fn close(
+    guards: &Guards,
+    census: &Census,
+    waste: f64,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Closed, VolumeError> {
+    let mut candidates: Vec<&Candidate> = census.candidates.iter().collect();
+    let mut done = Closed { containers: candidates.len() as u64, ..Closed::default() };
+    done.bytes = candidates.iter().map(|one| one.len).sum();
+    done.live_bytes = candidates.iter().map(|one| one.live_bytes).sum();
+    let share = |one: &Candidate| one.live_bytes as f64 / one.len.max(1) as f64;
+    candidates.sort_by(|one, other| share(one).total_cmp(&share(other)));
+    let (mut bytes, live) = (done.bytes, done.live_bytes);
+    for one in candidates {
+        let unused = bytes.saturating_sub(live) as f64;
+        if !go_on() || unused <= waste * bytes as f64 || share(one) >= 1.0 - waste {
+            break;
         }
-        Ok(candidates)
+        guards.close(&one.name).map_err(|error| failed(Operation::Write, error))?;
+        // what is in use of it is stored again
+        bytes = bytes - one.len + one.live_bytes;
+        done.closed += 1;
     }
+    Ok(done)
+}
+
+/// What shard `shard` said it uses; nothing if it said nothing.
+pub(super) fn live_of(meta: &dyn RadosPool, shard: &ObjectId) -> Result<Option<Uses>, VolumeError> {
+    let object = SharedContainers::live_object(shard);
+    let query = Query { range: Some(0..u64::from(u32::MAX)), ..Query::default() };
+    let answer = ask(meta, &object, &query);
+    let Some(answer) = answer.map_err(|error| failed(Operation::Read, error))? else {
+        return Ok(None);
+    };
+    decode(&answer.bytes).map(Some).map_err(|error| damaged_object(&object, &error))
 }
 
 fn encode(uses: &Uses) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! The pages of a container: an object that grows at its end until it is sealed.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,6 +8,7 @@ use bytes::Bytes;
 use onefold_backend::rados::{Query, RadosError, RadosPool, Refusal, Step, Update};
 use onefold_backend::{BackendError, Operation};
 
+use super::usage::Usage;
 use super::{TRIES, ask, object, parse};
 use crate::hints::ContainerName;
 
@@ -33,6 +34,8 @@ pub struct Containers {
     pub(super) pool: Arc<dyn RadosPool>,
     /// Whether they may grow in a full pool now.
     grow_if_full: Arc<AtomicBool>,
+    /// Counts what is written and removed.
+    pub(super) usage: Arc<Usage>,
 }
 
 fn number(number: u64) -> Bytes {
@@ -42,7 +45,12 @@ fn number(number: u64) -> Bytes {
 impl Containers {
     /// Those in `pool`, which is the pool for data.
     pub fn new(pool: Arc<dyn RadosPool>) -> Self {
-        Self { pool, grow_if_full: Arc::default() }
+        Self { pool, grow_if_full: Arc::default(), usage: Arc::default() }
+    }
+
+    /// The same, whose growth and removal `usage` counts.
+    pub fn counted(self, usage: Arc<Usage>) -> Self {
+        Self { usage, ..self }
     }
 
     /// The same, which grow in a full pool while `grow_if_full` is true.
@@ -91,8 +99,12 @@ impl Containers {
                 .expect(SEALED, Bytes::new())
                 .then(Step::Write(at, pages.clone()))
                 .set(LENGTH, number(end));
+            let written = || {
+                self.usage.note_written(padded);
+                Ok(end)
+            };
             let Err(error) = self.pool.update(&object(CONTAINER, name), self.growth(update)) else {
-                return Ok(end);
+                return written();
             };
             match error.refusal() {
                 // Nobody else writes here, so a greater length proves that these bytes are there: unless it
@@ -100,7 +112,7 @@ impl Containers {
                 Some(Refusal::Guard) => {
                     let is_applied = |now: Look| now.sealed.unwrap_or(now.length) >= end;
                     let is_applied = self.look(name)?.is_some_and(is_applied);
-                    return if is_applied { Ok(end) } else { Err(error) };
+                    return if is_applied { written() } else { Err(error) };
                 }
                 // an earlier try may be applied yet: it is not known that nothing was
                 Some(_) => return Err(unanswered.unwrap_or(error)),
@@ -139,6 +151,7 @@ impl Containers {
                 .set(SEALED, number(found.length))
                 .even_if_full();
             let Err(error) = self.pool.update(&object, update) else {
+                self.usage.note_written(length - found.length);
                 return Ok(Look { length, sealed: Some(found.length) });
             };
             match error.refusal() {
@@ -154,12 +167,17 @@ impl Containers {
     /// # Errors
     /// If there is no answer after all tries.
     pub fn remove(&self, name: &ContainerName) -> Result<(), RadosError> {
+        // what cannot be looked at can be removed all the same
+        let length = self.look(name).ok().flatten().map_or(0, |look| look.length);
         let mut tries = 0;
         loop {
             tries += 1;
             let update = Update::existing().then(Step::Remove);
             match self.pool.update(&object(CONTAINER, name), update) {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    self.usage.note_removed(length);
+                    return Ok(());
+                }
                 Err(error) => match error.refusal() {
                     Some(Refusal::Absent) => return Ok(()),
                     None if tries < TRIES => {}
@@ -245,7 +263,7 @@ impl Containers {
     }
 
     /// The error of an operation on container `name` that the pool refused or did not answer.
-    pub(super) fn backend(
+    pub(crate) fn backend(
         &self,
         name: &ContainerName,
         operation: Operation,
@@ -262,9 +280,17 @@ impl Containers {
         }
     }
 
-    pub(super) fn refused(&self, name: &ContainerName, why: Refusal) -> RadosError {
+    pub(crate) fn refused(&self, name: &ContainerName, why: Refusal) -> RadosError {
         let (object, pool) = (self.object(name), self.pool.kind().name.clone());
         RadosError::Refused { object, pool, why }
+    }
+
+    /// Calls `each` with the name of each object of the pool, until it breaks.
+    pub(crate) fn list(
+        &self,
+        each: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<(), RadosError> {
+        self.pool.list(each).map(drop)
     }
 
     /// The container whose pages are the object called `object`.

@@ -146,10 +146,21 @@ pub fn fsck_while(
     repair: bool,
     go_on: &dyn Fn() -> bool,
 ) -> Result<Checked, VolumeError> {
+    fsck_in(meta, Containers::new(Arc::clone(data)), served, repair, go_on)
+}
+
+/// The same of these containers.
+pub(crate) fn fsck_in(
+    meta: &Arc<dyn RadosPool>,
+    containers: Containers,
+    served: &[&SharedShard],
+    repair: bool,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Checked, VolumeError> {
     let fsck = Fsck {
         // as no shard: nothing is registered
         guards: Guards::new(Arc::clone(meta), ObjectId::random()),
-        containers: Containers::new(Arc::clone(data)),
+        containers,
         own: served.iter().map(|one| (one.id(), *one)).collect(),
     };
     let mut checked = Checked::default();

@@ -5,6 +5,7 @@
 //! use it, and its pages in the pool for data. Each function here sends one update of one object, and asks
 //! again where there is no answer; which function is which step of the protocol says the decision.
 
+mod census;
 mod closing;
 mod container;
 mod fsck;
@@ -13,15 +14,21 @@ mod log;
 mod release;
 mod shared;
 mod sweep;
+mod usage;
 
-pub(crate) use closing::reuse;
+pub(crate) use census::take_census;
+pub use census::{Census, ShardSpace};
 pub use closing::{Closed, WASTE};
+pub(crate) use closing::{close, reuse};
 pub use container::{Containers, Look};
+pub(crate) use fsck::fsck_in;
 pub use fsck::{Checked, Problem, fsck, fsck_while};
 pub use guard::{Access, Guard, Guards, MOST_USERS, Registered, Value};
 pub use release::{Found, release, sweep_names};
 pub use shared::SharedContainers;
+pub(crate) use shared::shared_name;
 pub use sweep::Swept;
+pub use usage::Usage;
 
 use onefold_backend::rados::{Answer, Query, RadosError, RadosPool, Refusal};
 use onefold_seal::ObjectId;

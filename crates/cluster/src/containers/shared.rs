@@ -9,13 +9,15 @@ use onefold_backend::{BackendError, LogReader, Operation};
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::ObjectId;
 use onefold_volume::{
-    PageHint, RegisteredAs, SharedLog, SharedName, SharedState, Sharing, VolumeError, Writer,
+    PageHint, RegisteredAs, SharedLog, SharedName, SharedRoom, SharedState, Sharing, VolumeError,
+    Writer,
 };
 
 use super::container::Containers;
 use super::guard::{Guards, Registered, Value};
 use super::log::{ContainerLog, ContainerReader};
 use super::release;
+use super::usage::Usage;
 use crate::error::failed;
 use crate::hints::{ContainerName, Hint, Hints};
 
@@ -29,15 +31,17 @@ pub struct SharedContainers {
 }
 
 impl SharedContainers {
-    /// Those of which guards are in `meta` and pages in `data`, for shard `own`.
+    /// Those of which guards are in `meta` and pages in `data`, for shard `own`. `usage` counts what it stores, and
+    /// bounds it.
     pub fn new(
         meta: Arc<dyn RadosPool>,
         data: Arc<dyn RadosPool>,
         own: ObjectId,
         hints: Arc<dyn Hints>,
         grow_if_full: Arc<AtomicBool>,
+        usage: Arc<Usage>,
     ) -> Self {
-        let containers = Containers::new(data).growing(grow_if_full);
+        let containers = Containers::new(data).growing(grow_if_full).counted(usage);
         Self { guards: Guards::new(meta, own), containers, hints, told: Mutex::default() }
     }
 }
@@ -47,7 +51,7 @@ pub(super) fn name_of(name: &SharedName) -> ContainerName {
     ContainerName { shard, writer: writer.0, number }
 }
 
-pub(super) fn shared_name(name: &ContainerName) -> SharedName {
+pub(crate) fn shared_name(name: &ContainerName) -> SharedName {
     let ContainerName { shard, writer, number } = *name;
     SharedName { shard, writer: Writer(writer), number }
 }
@@ -135,5 +139,17 @@ impl Sharing for SharedContainers {
         let guard = self.guards.read(&name_of(&name));
         let guard = guard.map_err(|error| failed(Operation::Read, error))?;
         Ok(guard.is_some_and(|guard| guard.users.keys().any(|user| *user != self.guards.own())))
+    }
+
+    fn room(&self) -> Option<SharedRoom> {
+        self.containers.usage.room()
+    }
+
+    fn ask_room(&self, needed: u64) -> bool {
+        self.containers.usage.ask(needed)
+    }
+
+    fn note_stored(&self, bytes: u64) {
+        self.containers.usage.take(bytes);
     }
 }

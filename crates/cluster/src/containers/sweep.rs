@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use onefold_backend::Operation;
 use onefold_backend::rados::{Query, RadosError, RadosPool, Refusal, Step, Update};
 use onefold_seal::ObjectId;
-use onefold_volume::{Pool, VolumeError, Writer};
+use onefold_volume::{Pool, Use, VolumeError, Writer};
 
 use super::ask;
-use super::guard::Access;
+use super::guard::{Access, Value};
 use super::release::{remove_unused, sweep_names};
 use super::shared::{SharedContainers, shared_name, value_of};
 use crate::error::failed;
+use crate::hints::ContainerName;
 use crate::seeded::fault;
 
 /// What a sweep found and did.
@@ -52,16 +53,8 @@ impl SharedContainers {
             for (user, value) in &guard.users {
                 let is_dead = if *user == self.guards.own() {
                     let known = early.unwrap_or_else(|| pool.use_of(&shared_name(name)));
-                    let is_known = known.is_some_and(|one| value_of(one.registered) == *value);
-                    if !is_known && value.writer > pool.writer().0 {
-                        let (writer, by) = (pool.writer(), Writer(value.writer));
-                        return Err(VolumeError::Superseded { writer, by });
-                    }
-                    let is_closing = is_known && guard.access == Access::Closing;
-                    if is_closing && pool.note_closing(&shared_name(name)) {
-                        swept.closing += 1;
-                    }
-                    !is_known
+                    let is_closing = guard.access == Access::Closing;
+                    !is_known(pool, name, *value, known, is_closing, &mut swept)?
                 } else {
                     !has_head(meta, user, &mut heads).map_err(refused)?
                 };
@@ -89,6 +82,59 @@ impl SharedContainers {
         }
         Ok(swept)
     }
+}
+
+impl SharedContainers {
+    /// Does for these containers and this shard what [`sweep`](Self::sweep) does for all: drops its registrations that
+    /// `pool`, its open pool, does not know, and tells it which of those that it knows are closing.
+    ///
+    /// # Errors
+    /// As [`sweep`](Self::sweep).
+    pub fn sweep_own<'a>(
+        &self,
+        pool: &Pool,
+        names: impl IntoIterator<Item = &'a ContainerName>,
+    ) -> Result<Swept, VolumeError> {
+        let refused = |error| failed(Operation::Read, error);
+        let mut swept = Swept::default();
+        for name in names {
+            let early = fault!(SweptByOldMemory).then(|| pool.use_of(&shared_name(name)));
+            // in this order, as a sweep does
+            let Some(guard) = self.guards.read(name).map_err(refused)? else { continue };
+            let Some(value) = guard.users.get(&self.guards.own()) else { continue };
+            swept.guards += 1;
+            let known = early.unwrap_or_else(|| pool.use_of(&shared_name(name)));
+            let is_closing = guard.access == Access::Closing;
+            if !is_known(pool, name, *value, known, is_closing, &mut swept)? {
+                self.guards.drop(name, *value).map_err(refused)?;
+                swept.dropped += 1;
+                let removed = remove_unused(&self.guards, &self.containers, name);
+                swept.removed += u64::from(removed.map_err(refused)?);
+            }
+        }
+        Ok(swept)
+    }
+}
+
+/// Whether `pool`, which uses container `name` as `known` says, knows the registration of its shard by `value`. One
+/// that is closing it is told.
+fn is_known(
+    pool: &Pool,
+    name: &ContainerName,
+    value: Value,
+    known: Option<Use>,
+    is_closing: bool,
+    swept: &mut Swept,
+) -> Result<bool, VolumeError> {
+    let is_known = known.is_some_and(|one| value_of(one.registered) == value);
+    if !is_known && value.writer > pool.writer().0 {
+        let (writer, by) = (pool.writer(), Writer(value.writer));
+        return Err(VolumeError::Superseded { writer, by });
+    }
+    if is_known && is_closing && pool.note_closing(&shared_name(name)) {
+        swept.closing += 1;
+    }
+    Ok(is_known)
 }
 
 /// Whether shard `shard` exists in `meta`.

@@ -8,6 +8,7 @@ use onefold_backend::{BackendError, Operation};
 use onefold_seal::ObjectId;
 use onefold_volume::{Codec, Hash, VolumeError};
 
+use super::care::Care;
 use super::names::Names;
 use super::shards::Shards;
 use crate::error::{ClusterError, failed};
@@ -84,6 +85,7 @@ impl Domain {
         gateways_table(pool).create()?;
         Shards::new(pool).create_table()?;
         Names::new(pool).create_table()?;
+        Care::new(pool).create_tables()?;
         let data = data.map(|data| data.kind().name.clone());
         let domain = Self { id, hash, codec, data };
         let mut named = Update::creating()

@@ -9,6 +9,7 @@ use onefold_backend::rados::RadosPool;
 use onefold_seal::ObjectId;
 use onefold_volume::{Options, VolumeError};
 
+use super::care::{Care, RoomKeeper, Stored};
 use super::domain::Domain;
 use super::events::{Audience, GatewayEvent};
 use super::lease::GatewayLease;
@@ -64,6 +65,8 @@ pub struct Gateway {
     /// The gateways that had a lease at the last look.
     present: RwLock<BTreeSet<ObjectId>>,
     pub(super) rounds: Mutex<super::round::Rounds>,
+    /// What it may store.
+    pub(super) room: Arc<RoomKeeper>,
 }
 
 /// What a gateway has of a shard.
@@ -107,6 +110,9 @@ impl Gateway {
     ) -> Result<Self, VolumeError> {
         let domain = Domain::find(&**pool)?.ok_or(VolumeError::NoPool)?;
         domain.ensure_data(settings.data.as_deref())?;
+        let care = Care::new(pool);
+        care.ensure_tables()?;
+        let room = RoomKeeper::begin(care, settings.about.process, clock)?;
         let lease = Arc::new(GatewayLease::claim(pool, clock, settings.about.clone())?);
         audience.tell(GatewayEvent::Began(lease.id()));
         let gateway = Self {
@@ -124,6 +130,7 @@ impl Gateway {
             watch: Mutex::new(Watch::new(pool, clock)),
             present: RwLock::default(),
             rounds: Mutex::default(),
+            room,
         };
         drop(gateway.look_at_leases()?);
         Ok(gateway)
@@ -161,7 +168,9 @@ impl Gateway {
     pub(super) fn look_at_leases(&self) -> Result<MutexGuard<'_, Watch>, VolumeError> {
         let mut watch = self.watch();
         watch.look()?;
-        *self.present.write().unwrap_or_else(PoisonError::into_inner) = watch.present();
+        let present = watch.present();
+        self.room.note_gateways(present.len());
+        *self.present.write().unwrap_or_else(PoisonError::into_inner) = present;
         Ok(watch)
     }
 
@@ -197,6 +206,19 @@ impl Gateway {
         {
             self.audience.tell(GatewayEvent::NotRenewed(error));
         }
+    }
+
+    /// Tells other gateways what this one has stored, and finds out what the quota of the domain leaves it. To be
+    /// called every [`RENEWAL`](super::RENEWAL), by a thread of its own.
+    pub fn keep_room(&self) {
+        if let Err(error) = self.room.keep() {
+            self.audience.tell(GatewayEvent::Failed(error));
+        }
+    }
+
+    /// What the domain has stored, as this gateway counted it last.
+    pub fn stored(&self) -> Option<Stored> {
+        self.room.stored()
     }
 
     /// Looks at all leases, and breaks those that have not changed for [`WAIT`](super::WAIT): what a command

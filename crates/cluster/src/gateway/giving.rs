@@ -37,10 +37,30 @@ impl Gateway {
     /// # Errors
     /// If it is not known to be given back. Others take it when the lease of this gateway has ended.
     pub fn give_back(&self, id: ObjectId) -> Result<(), VolumeError> {
-        let Some(shard) = self.close(id) else { return Ok(()) };
+        self.give_back_unless(id, &|| false).map(drop)
+    }
+
+    /// The same unless `is_used` says that a client has asked for the shard; whether it is not open any more. A client
+    /// that asks later waits until it is given back, and then it is taken again.
+    ///
+    /// # Errors
+    /// As [`give_back`](Self::give_back).
+    pub fn give_back_unless(
+        &self,
+        id: ObjectId,
+        is_used: &dyn Fn() -> bool,
+    ) -> Result<bool, VolumeError> {
+        let Some(shard) = self.close_unless(id, is_used) else {
+            return Ok(!self.has_slot(id));
+        };
         let is_empty = shard.change().is_empty();
-        if is_empty && let Err(error) = shard.shared().vacate() {
+        let settled = match is_empty {
             // what it leaves other shards' sweeps remove
+            true => shard.shared().vacate(),
+            // what it filled nobody fills any more; and others close what this shard uses little of
+            false => shard.pool().seal_open().and_then(|()| shard.shared().store_uses()),
+        };
+        if let Err(error) = settled {
             self.audience.tell(GatewayEvent::Failed(error));
         }
         let error = if is_empty { None } else { shard.pool().checkpoint().err() };
@@ -51,13 +71,18 @@ impl Gateway {
         if !is_empty {
             self.audience.tell(GatewayEvent::Gave { shard: id, error });
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Ends the use of an open shard, whose slot is busy then.
     fn close(&self, id: ObjectId) -> Option<Arc<OpenShard>> {
+        self.close_unless(id, &|| false)
+    }
+
+    /// The same unless `is_used`, which is asked while no client finds the shard.
+    fn close_unless(&self, id: ObjectId, is_used: &dyn Fn() -> bool) -> Option<Arc<OpenShard>> {
         let shard = match self.slots().get_mut(&id) {
-            Some(slot @ Slot::Open(_)) => std::mem::replace(slot, Slot::Busy),
+            Some(slot @ Slot::Open(_)) if !is_used() => std::mem::replace(slot, Slot::Busy),
             _ => return None,
         };
         let Slot::Open(shard) = shard else { return None };

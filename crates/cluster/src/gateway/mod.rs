@@ -7,6 +7,7 @@
 //! | taking, giving | taking, opening and making shards; giving back, letting go and removing them |
 //! | gateway | what a gateway has, and where a shard is |
 //! | upkeep | what a gateway does now and then for containers that shards share |
+//! | care | what gateways look after together: space, quota, scrubs, shards that no gateway has |
 //! | events | what a gateway tells, and asks of the server of its volumes |
 //! | open, device, tenure, unsettled | an open shard, its volumes as clients see them, and until when |
 //! | domain | the root object |
@@ -30,6 +31,7 @@
 //! A gateway that gives a shard away completes what clients asked for, ends its tenure, makes a checkpoint,
 //! and then says in the record that nobody has the shard.
 
+mod care;
 mod device;
 mod domain;
 mod events;
@@ -59,6 +61,10 @@ use onefold_seal::ObjectId;
 use onefold_seal::wire::{Reader, WireError};
 use onefold_volume::VolumeError;
 
+pub(crate) use care::respace;
+pub use care::{
+    Care, Count, Damage, LookedOver, ScrubCycle, ScrubStep, Scrubbing, Stored, wall_clock,
+};
 pub use device::LeasedDevice;
 pub use domain::Domain;
 pub use events::{Audience, GatewayEvent};
@@ -76,10 +82,16 @@ pub(crate) fn rerecord(kind: u8, reader: &mut Reader<'_>) -> Result<Bytes, WireE
     if reader.u8("the version")? != records::FORMAT {
         return Err(reader.error("version 1"));
     }
-    let bytes = match kind % 3 {
+    let bytes = match kind % 9 {
         0 => GatewayRecord::read(reader)?.encode(),
         1 => ShardRecord::read(reader)?.encode(),
-        _ => NameRecord::read(reader)?.encode(),
+        2 => NameRecord::read(reader)?.encode(),
+        3 => care::QuotaRecord::read(reader)?.encode(),
+        4 => care::TurnRecord::read(reader)?.encode(),
+        5 => care::UsageRecord::read(reader)?.encode(),
+        6 => care::Count::read(reader)?.encode(),
+        7 => care::ScrubCycle::read(reader)?.encode(),
+        _ => care::Damage::read(reader)?.encode(),
     };
     reader.finish()?;
     Ok(bytes)

@@ -107,13 +107,13 @@ pub(super) fn token() -> u64 {
     u64::from_be_bytes(*random.as_bytes().first_chunk().expect("it has 16 bytes"))
 }
 
-fn text(reader: &mut Reader<'_>) -> Result<String, WireError> {
+pub(super) fn text(reader: &mut Reader<'_>) -> Result<String, WireError> {
     let bytes = reader.bytes("a text")?;
     let text = str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_TEXT);
     text.map(str::to_owned).ok_or_else(|| reader.error("at most 255 bytes of UTF-8"))
 }
 
-fn flag(reader: &mut Reader<'_>) -> Result<bool, WireError> {
+pub(super) fn flag(reader: &mut Reader<'_>) -> Result<bool, WireError> {
     match reader.u8("0 or 1")? {
         0 => Ok(false),
         1 => Ok(true),
@@ -122,7 +122,7 @@ fn flag(reader: &mut Reader<'_>) -> Result<bool, WireError> {
 }
 
 /// `text` without what a record has no room for.
-fn fitting(text: &str) -> &str {
+pub(super) fn fitting(text: &str) -> &str {
     let ends = (0..=MAX_TEXT.min(text.len())).rev();
     &text[..ends.into_iter().find(|at| text.is_char_boundary(*at)).unwrap_or(0)]
 }

@@ -10,7 +10,7 @@ use super::lease::RENEWAL;
 /// How often a gateway looks around.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Renews a gateway's lease and looks around, each on a thread, until it is dropped.
+/// Renews a gateway's lease, keeps to the quota and looks around, each on a thread, until it is dropped.
 pub struct Running {
     end: Arc<(Mutex<bool>, Condvar)>,
     threads: Vec<JoinHandle<()>>,
@@ -28,7 +28,7 @@ impl Running {
         running
     }
 
-    /// Starts only the thread that renews the lease: for a command that is short.
+    /// Starts only the threads that renew the lease and keep to the quota: for a command that is short.
     ///
     /// # Panics
     /// If no thread can be started.
@@ -36,6 +36,8 @@ impl Running {
         let mut running = Self { end: Arc::default(), threads: Vec::new() };
         let renewed = Arc::clone(gateway);
         running.repeat("gateway-renew", RENEWAL, move || renewed.renew());
+        let kept = Arc::clone(gateway);
+        running.repeat("gateway-room", RENEWAL, move || kept.keep_room());
         running
     }
 

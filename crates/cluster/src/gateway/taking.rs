@@ -12,7 +12,7 @@ use super::open::OpenShard;
 use super::records::ShardRecord;
 use super::shards::SeenShard;
 use super::tenure::Tenure;
-use crate::shard::{SharedShard, create_shard, open_shard};
+use crate::shard::{SharedShard, create_shard, open_counted};
 
 /// The fewest shares into which a gateway divides its memory.
 const LEAST_SHARES: usize = 8;
@@ -87,7 +87,8 @@ impl Gateway {
     }
 
     fn open_shared(&self, id: ObjectId) -> Result<(SharedShard, Vec<VolumeError>), VolumeError> {
-        open_shard(&self.pool, self.data(), id, Arc::clone(&self.settings.hints), self.share())
+        let (hints, usage) = (Arc::clone(&self.settings.hints), Arc::clone(self.room.usage()));
+        open_counted(&self.pool, self.data(), id, hints, usage, self.share())
     }
 
     /// Opens the shard `id`, and brings its names in line with its volumes.

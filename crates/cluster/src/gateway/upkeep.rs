@@ -7,7 +7,7 @@ use onefold_volume::VolumeError;
 
 use super::gateway::Gateway;
 use super::open::OpenShard;
-use crate::containers::{Checked, Closed, fsck_while};
+use crate::containers::{Checked, Containers, fsck_in};
 use crate::shard::SharedShard;
 
 impl Gateway {
@@ -16,12 +16,17 @@ impl Gateway {
         self.settings.data.as_ref().unwrap_or(&self.pool)
     }
 
-    /// Checks all containers of the domain by what these open shards know, as [`fsck_while`] does. What only a
+    /// All containers. What is removed of them is counted.
+    pub(super) fn containers(&self) -> Containers {
+        Containers::new(Arc::clone(self.data())).counted(Arc::clone(self.room.usage()))
+    }
+
+    /// Checks all containers of the domain by what these open shards know, as [`fsck_while`](crate::containers::fsck_while) does. What only a
     /// shard's gateway can tell is left out if this one may have lost the shard meanwhile, and counted as not
     /// asked.
     ///
     /// # Errors
-    /// As [`fsck_while`].
+    /// As [`fsck_while`](crate::containers::fsck_while).
     pub fn fsck(
         &self,
         open: &[Arc<OpenShard>],
@@ -29,7 +34,7 @@ impl Gateway {
         go_on: &dyn Fn() -> bool,
     ) -> Result<Checked, VolumeError> {
         let shared: Vec<&SharedShard> = open.iter().map(|shard| shard.shared()).collect();
-        let mut checked = fsck_while(&self.pool, self.data(), &shared, repair, go_on)?;
+        let mut checked = fsck_in(&self.pool, self.containers(), &shared, repair, go_on)?;
         let before = checked.problems.len();
         let is_current = |open: &Arc<OpenShard>| open.tenure().is_current();
         checked.problems.retain(|problem| match problem.told_by() {
@@ -39,21 +44,5 @@ impl Gateway {
         });
         checked.unasked += (before - checked.problems.len()) as u64;
         Ok(checked)
-    }
-
-    /// Closes containers of which all shards together use little, as [`SharedShard::close_sparse`] does, while
-    /// `go_on` says so. Does nothing if no shard is open here.
-    ///
-    /// # Errors
-    /// If a pool of RADOS refuses something or gives no answer.
-    pub fn close_sparse(
-        &self,
-        waste: f64,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<Closed, VolumeError> {
-        match self.open_shards().first() {
-            Some(shard) => shard.shared().containers().close_sparse(waste, go_on),
-            None => Ok(Closed::default()),
-        }
     }
 }

@@ -10,9 +10,9 @@ use onefold_backend::rados::RadosPool;
 use onefold_seal::ObjectId;
 use onefold_volume::{Hash, Maintained, Options, Pool, Shard, VolumeError};
 
-use crate::containers::{Closed, SharedContainers, Swept};
+use crate::containers::{Closed, SharedContainers, Swept, Usage};
 use crate::folder::RadosFolder;
-use crate::hints::Hints;
+use crate::hints::{ContainerName, Hints};
 
 pub use self::detach::{detach, detach_while};
 use self::objects::{CONTAINER_LEN, journals};
@@ -51,9 +51,22 @@ pub fn open_shard(
     hints: Arc<dyn Hints>,
     options: Options,
 ) -> Result<(SharedShard, Vec<VolumeError>), VolumeError> {
+    open_counted(meta, data, id, hints, Arc::default(), options)
+}
+
+/// The same, whose use of containers `usage` counts and bounds.
+pub(crate) fn open_counted(
+    meta: &Arc<dyn RadosPool>,
+    data: &Arc<dyn RadosPool>,
+    id: ObjectId,
+    hints: Arc<dyn Hints>,
+    usage: Arc<Usage>,
+    options: Options,
+) -> Result<(SharedShard, Vec<VolumeError>), VolumeError> {
     let folder = RadosFolder::take(Arc::clone(meta), id)?;
     let (meta_pool, data) = (Arc::clone(meta), Arc::clone(data));
-    let containers = SharedContainers::new(meta_pool, data, id, hints, folder.reserve_spent());
+    let may_grow = folder.reserve_spent();
+    let containers = SharedContainers::new(meta_pool, data, id, hints, may_grow, usage);
     let folder: Arc<dyn Folder> = Arc::new(folder);
     let containers = Arc::new(containers);
     let sharing = Arc::<SharedContainers>::clone(&containers);
@@ -108,6 +121,33 @@ impl SharedShard {
     /// As [`sweep`](Self::sweep).
     pub fn settle_uses(&self) -> Result<(), VolumeError> {
         self.pool.drop_unused()?;
+        self.containers.store_live(&self.pool)
+    }
+
+    /// Lets the containers `names` go that this shard needs no longer, or that are closing, compacts, and stores how
+    /// much of each container is in use, as long as `go_on` says so: what a gateway does with a shard that it opens for
+    /// that.
+    ///
+    /// # Errors
+    /// As [`maintain`](Self::maintain).
+    pub fn tend<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a ContainerName>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Swept, VolumeError> {
+        let swept = self.containers.sweep_own(&self.pool, names)?;
+        self.pool.maintain_while(go_on)?;
+        // so that it is not opened for what it wrote now
+        self.pool.seal_open()?;
+        self.settle_uses()?;
+        Ok(swept)
+    }
+
+    /// Stores how much of each container is in use, if that changed.
+    ///
+    /// # Errors
+    /// If the pool of RADOS refuses it or gives no answer.
+    pub fn store_uses(&self) -> Result<(), VolumeError> {
         self.containers.store_live(&self.pool)
     }
 

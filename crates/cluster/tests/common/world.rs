@@ -3,7 +3,7 @@
 //! lose answers; updates arrive late or twice; clocks differ in time and rate. Clients note what they saw. In the
 //! end all volumes are deleted, and no container and no guard may be left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ use bytes::Bytes;
 use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Update};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_cluster::containers::fsck;
-use onefold_cluster::hints::Hints;
+use onefold_cluster::hints::{ContainerName, Hints};
 use onefold_cluster::{
-    About, Audience, Domain, Gateway, GatewayEvent, LeaseClock, OpenShard, Reached, Settings,
-    Shards,
+    About, Audience, Domain, Gateway, GatewayEvent, LeaseClock, LookedOver, OpenShard, Reached,
+    ScrubStep, Scrubbing, Settings, Shards,
 };
 use onefold_seal::ObjectId;
 use onefold_volume::{Codec, Hash, Options, VolumeError};
@@ -46,6 +46,10 @@ pub(crate) struct Tally {
     /// How often a gateway opened a shard.
     pub(crate) opened: usize,
     pub(crate) maintained: usize,
+    /// Shards that were opened because no gateway had them.
+    pub(crate) tended: usize,
+    /// Containers that were scrubbed.
+    pub(crate) scrubbed: usize,
 }
 
 struct World {
@@ -66,6 +70,8 @@ struct World {
     /// Of so many operations about one goes wrong; of none if that is 0.
     trouble: u64,
     tally: Mutex<Tally>,
+    /// Containers that gateways say they scrubbed, in which cycle.
+    scrubbed: Mutex<BTreeSet<(u64, ContainerName)>>,
 }
 
 /// A clock of one process, which began at any time and runs a little fast or slow.
@@ -255,12 +261,13 @@ impl Process {
             Gateway::begin(&pool, &clock, settings(&host, self.hints()), self.audience())?;
         // clients keep the shards that they found, as open connections do
         let mut shards: [Option<Arc<OpenShard>>; NAMES.len()] = Default::default();
+        let mut scrubbing = Scrubbing::default();
         for _ in 0..20 + self.below(60) {
             if self.is_dead() {
                 break;
             }
             let volume = self.below(NAMES.len() as u64) as usize;
-            match self.below(26) {
+            match self.below(28) {
                 0..=9 => {
                     let shard = &mut shards[volume];
                     if shard.is_none() {
@@ -276,6 +283,8 @@ impl Process {
                 22 => shards[volume] = None,
                 23 => self.keep(&shards)?,
                 24 => self.close(&shards)?,
+                25 => self.look_over(&gateway)?,
+                26 => self.scrub(&gateway, &mut scrubbing)?,
                 _ => self.hand_over(&gateway, volume)?,
             }
         }
@@ -308,6 +317,39 @@ impl Process {
         if let Some(first) = open.first() {
             first.close_sparse(0.2)?;
             fsck(&open, true)?;
+        }
+        Ok(())
+    }
+
+    /// Milliseconds since 1970, as all gateways see them.
+    fn wall(&self) -> u64 {
+        1 + self.world.time.load(Ordering::Relaxed)
+    }
+
+    /// Looks over all containers, and opens what no gateway has so that it lets containers go.
+    fn look_over(&self, gateway: &Gateway) -> Result<(), VolumeError> {
+        let turn = (self.wall(), Duration::from_secs(2));
+        let looked = gateway.look_over(turn, 0.2, &|_| {}, &|| true)?;
+        let Some(LookedOver { census, .. }) = looked else { return Ok(()) };
+        for (shard, containers) in census.waiting {
+            if gateway.tend(shard, &containers, &|| true)?.is_some() {
+                self.world.tally(|tally| tally.tended += 1);
+                let is_used = self.below(4) == 0;
+                gateway.give_back_unless(shard, &|| is_used)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Scrubs a container. No other gateway says that it has scrubbed it in the same cycle.
+    fn scrub(&self, gateway: &Gateway, scrubbing: &mut Scrubbing) -> Result<(), VolumeError> {
+        let turn = (self.wall(), Duration::from_secs(10));
+        let step = gateway.scrub_step(scrubbing, turn, &|_| true)?;
+        if let ScrubStep::Scrubbed { cycle, container, found: Some(found), counts: true } = step {
+            assert_eq!(found.bad, 0, "{container}: {found:?}");
+            let is_first = self.world.scrubbed.lock().unwrap().insert((cycle, container));
+            assert!(is_first, "{container} was scrubbed twice in cycle {cycle}");
+            self.world.tally(|tally| tally.scrubbed += 1);
         }
         Ok(())
     }
@@ -400,6 +442,7 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
         clients: Mutex::default(),
         trouble,
         tally: Mutex::default(),
+        scrubbed: Mutex::default(),
     });
     world.turns.run(|number| {
         for _ in 0..LIVES {
@@ -434,6 +477,8 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
         tally.late += found.late;
         tally.opened += found.opened;
         tally.maintained += found.maintained;
+        tally.tended += found.tended;
+        tally.scrubbed += found.scrubbed;
     });
 }
 

@@ -10,6 +10,7 @@ use crate::engine::shared::HeldAppender;
 use crate::error::VolumeError;
 use crate::ids::Handle;
 use crate::journal::record::Record;
+use crate::sharing::SharedRoom;
 use crate::state::State;
 use crate::state::nodes::Missing;
 
@@ -39,18 +40,23 @@ impl Engine {
         while let Some(next) = rest.pages.first() {
             self.room.ensure_reserve(purpose)?;
             self.ensure_quota(appender, next.stored_len as usize, quota)?;
+            self.ensure_shared_quota(appender, next.stored_len as usize, purpose)?;
             self.shard.ensure_current()?;
             self.ensure_ready(appender, after)?;
             let mut append = || {
                 let number = self.open_container(appender)?;
                 let room = quota.map_or(u64::MAX, |quota| self.state().pages.room(quota));
-                Ok::<_, VolumeError>((number, appender.append(&rest, room)?))
+                let shared = self.shared_room(purpose).map_or(u64::MAX, |room| room.bytes);
+                Ok::<_, VolumeError>((number, appender.append(&rest, room.min(shared))?))
             };
             let (number, appended) = match purpose {
                 Purpose::Write => append()?,
                 Purpose::Move { .. } => self.room.with_reserve(append)?,
             };
             entered.clear();
+            if let Some(sharing) = self.sharing() {
+                sharing.note_stored(appended.iter().map(|one| u64::from(one.stored_len)).sum());
+            }
             {
                 let now = &rest.pages[..appended.len()];
                 let mut state =
@@ -119,5 +125,28 @@ impl Engine {
             return Ok(());
         }
         Err(VolumeError::Quota { bytes, quota })
+    }
+
+    /// The room that a quota of all shards leaves for `purpose`.
+    fn shared_room(&self, purpose: Purpose) -> Option<SharedRoom> {
+        self.sharing().filter(|_| purpose == Purpose::Write)?.room()
+    }
+
+    /// Fails if a page of so many stored bytes is too much for a quota of all shards.
+    fn ensure_shared_quota(
+        &self,
+        appender: &Appender,
+        stored_len: usize,
+        purpose: Purpose,
+    ) -> Result<(), VolumeError> {
+        let Some(SharedRoom { bytes, stored, quota }) = self.shared_room(purpose) else {
+            return Ok(());
+        };
+        let needed = appender.needed(stored_len);
+        if needed <= bytes {
+            Ok(())
+        } else {
+            Err(VolumeError::SharedQuota { needed, stored, quota })
+        }
     }
 }

@@ -45,6 +45,12 @@ impl Engine {
             return Err(refused);
         }
         loop {
+            // other shards may have given back what this one wants
+            if let VolumeError::SharedQuota { needed, .. } = refused
+                && self.sharing().is_some_and(|sharing| sharing.ask_room(needed))
+            {
+                return Ok(());
+            }
             let Some(only) = self.maintenance.lock_for_write() else { return Err(refused) };
             if self.room.made() != seen {
                 return Ok(());
@@ -70,7 +76,8 @@ impl Engine {
         only: &Maintaining<'_>,
         refused: &VolumeError,
     ) -> Result<bool, VolumeError> {
-        let is_disk = !matches!(refused, VolumeError::Quota { .. });
+        let is_disk =
+            !matches!(refused, VolumeError::Quota { .. } | VolumeError::SharedQuota { .. });
         // as much as a container, and less work
         if is_disk && self.shard.batches_len() >= self.room.container_len() {
             return self.checkpoint_with(only).map(|()| true);

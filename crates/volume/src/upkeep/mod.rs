@@ -11,3 +11,4 @@ mod recount;
 pub(crate) mod repair;
 pub(crate) mod scrub;
 pub(crate) mod upgrade;
+pub(crate) mod whole;

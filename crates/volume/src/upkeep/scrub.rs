@@ -1,6 +1,6 @@
 //! Whether every page can be read and is what its fingerprint says, found out while the pool is used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 
 use onefold_container::{ChunkEntry, Directory};
@@ -9,7 +9,7 @@ use crate::containers::entry::MAX_PAGE;
 use crate::containers::located::{Located, Wanted, read_all};
 use crate::engine::parts::Engine;
 use crate::engine::walk::{Step, Walk};
-use crate::ids::{Handle, VolumeId, container_name};
+use crate::ids::{Handle, SharedName, VolumeId, container_name};
 use crate::pool::open::Pool;
 use crate::state::bits::Bits;
 use crate::state::map::pages;
@@ -74,10 +74,32 @@ impl Pool {
     /// end. Takes a bit of memory a page, and one for each that went meanwhile. Others wait for as long
     /// as 256 segments of maps are taken, and share the disk.
     pub fn scrub_while(&self, go_on: impl Fn() -> bool) -> Scrubbed {
+        self.scrub_some(go_on, |_| true)
+    }
+
+    /// The same of pages in those of `containers`, which shards share, that the pool uses.
+    pub fn scrub_containers(
+        &self,
+        containers: &[SharedName],
+        go_on: impl Fn() -> bool,
+    ) -> Scrubbed {
+        let numbers: BTreeSet<u32> = {
+            let state = self.0.state();
+            let number = |name| state.pages.registrations.of(name).map(|(number, _)| number);
+            containers.iter().filter_map(number).collect()
+        };
+        if numbers.is_empty() {
+            return Scrubbed::default();
+        }
+        self.scrub_some(go_on, |number| numbers.contains(&number))
+    }
+
+    /// The same of pages in containers of which `is_wanted`.
+    fn scrub_some(&self, go_on: impl Fn() -> bool, is_wanted: impl Fn(u32) -> bool) -> Scrubbed {
         let engine = &*self.0;
         let mut scrubbed = Scrubbed::default();
         let mut lost = Lost::default();
-        let read = engine.scrub_mapped(&go_on, &mut scrubbed.pages, &mut lost);
+        let read = engine.scrub_mapped(&go_on, is_wanted, &mut scrubbed.pages, &mut lost);
         scrubbed.is_stopped = read.and_then(|()| engine.who_has(&go_on, &mut lost)).is_none();
         scrubbed.unread = lost.unread.take();
         scrubbed.more = lost.more;
@@ -85,8 +107,14 @@ impl Pool {
             scrubbed.more += lost.pages.len() as u64;
         } else {
             // a compaction moved the others meanwhile, or who had them let them go
-            let pages = lost.pages.into_values();
-            scrubbed.bad = pages.filter(|page| !page.blocks.is_empty()).collect();
+            let named = |(page, bad): (Handle, BadPage)| {
+                // what shards share has another name than its number
+                let file = engine.state().pages.file(page.container());
+                let shared = file.filter(|file| file.shared().is_some());
+                BadPage { container: shared.map_or(bad.container, |file| file.name.clone()), ..bad }
+            };
+            let pages = lost.pages.into_iter().filter(|(_, page)| !page.blocks.is_empty());
+            scrubbed.bad = pages.map(named).collect();
         }
         scrubbed
     }
@@ -173,10 +201,11 @@ fn with_causes(error: &dyn Error) -> String {
 }
 
 impl Engine {
-    /// Reads all pages that maps name; `None` if it was stopped.
+    /// Reads all pages that maps name, in containers of which `is_wanted`; `None` if it was stopped.
     fn scrub_mapped(
         &self,
         go_on: impl Fn() -> bool,
+        is_wanted: impl Fn(u32) -> bool,
         good: &mut u64,
         lost: &mut Lost,
     ) -> Option<()> {
@@ -189,7 +218,8 @@ impl Engine {
         while let Some(steps) = lost.steps(&mut walk, self) {
             go_on().then_some(())?;
             for Step { volume, first_block, segment, .. } in steps {
-                for (block, page) in (first_block..).zip(pages(&segment)) {
+                let wanted = (first_block..).zip(pages(&segment));
+                for (block, page) in wanted.filter(|(_, page)| is_wanted(page.container())) {
                     // the others came since, and were fingerprinted just now, or are nowhere
                     let was_there = counts.get(page.container()).is_some_and(|n| page.slot() < *n);
                     if was_there {

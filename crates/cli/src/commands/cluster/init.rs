@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use onefold_backend::rados::CephLocation;
-use onefold_cluster::Domain;
+use onefold_cluster::{Care, Domain};
 use serde::Serialize;
 
 use crate::cluster::{CephArgs, location};
@@ -11,6 +11,7 @@ use crate::console::Console;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::service::request::{Compression, Fingerprint};
+use crate::size;
 
 const AFTER_HELP: &str = "\
 The pool of Ceph must exist, must be replicated, and keeps everything: maps, journals and pages. With
@@ -40,6 +41,9 @@ pub(super) struct Init {
     /// Keep containers of pages in this pool of the same cluster, which may be erasure-coded
     #[arg(long, value_name = "POOL")]
     data_pool: Option<String>,
+    /// The most that all containers may take together [default: no bound; `cluster quota` changes it]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    quota: Option<usize>,
     /// The fingerprint that identifies pages
     #[arg(long, value_name = "WHICH", default_value = "blake3")]
     fingerprint: Fingerprint,
@@ -64,6 +68,15 @@ impl Init {
         let data = data.map(|name| reached.data_pool(name)).transpose()?;
         let domain = Domain::create_with(&reached.pool, data.as_ref(), hash, codec);
         let domain = domain.with_context(|| reached.place())?;
+        if let Some(quota) = self.quota {
+            let set = Care::new(&reached.pool).set_quota(Some(quota as u64));
+            set.with_context(|| {
+                format!(
+                    "{} is prepared, without the quota: set it with `onefold cluster quota`",
+                    reached.place()
+                )
+            })?;
+        }
         console.notice(format_args!("prepared {}", reached.place()));
         if console.is_json() {
             let (location, fsid) = (self.location.to_string(), reached.cluster.fsid().to_owned());

@@ -4,6 +4,7 @@ mod fsck;
 mod init;
 mod page;
 mod paper;
+mod quota;
 mod simulate;
 mod status;
 mod workload;
@@ -19,6 +20,7 @@ Examples:
   onefold cluster init ceph:volumes/backup
   onefold cluster status ceph:volumes/backup
   onefold cluster fsck ceph:volumes/backup
+  onefold cluster quota ceph:volumes/backup 10TiB
   onefold cluster simulate --nodes 1..100 --like mail --html cluster.html";
 
 /// Volumes over many machines
@@ -34,6 +36,7 @@ enum Command {
     Init(init::Init),
     Status(status::Status),
     Fsck(fsck::Fsck),
+    Quota(quota::Quota),
     Simulate(Box<simulate::Simulate>),
 }
 
@@ -43,6 +46,7 @@ impl Cluster {
             Command::Init(init) => init.run(console),
             Command::Status(status) => status.run(console),
             Command::Fsck(fsck) => fsck.run(console),
+            Command::Quota(quota) => quota.run(console),
             Command::Simulate(simulate) => simulate.run(console),
         }
     }

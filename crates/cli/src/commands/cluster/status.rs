@@ -8,14 +8,17 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_backend::rados::CephLocation;
-use onefold_cluster::{GatewayRecord, Names, RENEWAL, Shards, gateways};
+use onefold_cluster::{Care, Damage, GatewayRecord, Names, RENEWAL, Shards, gateways};
 use onefold_seal::ObjectId;
+use onefold_volume::VolumeError;
 use serde::Serialize;
 
 use crate::cluster::{CephArgs, Reached, location};
 use crate::console::Console;
+use crate::count::count;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::service::space::{ShownCycle, ShownStored};
 use crate::table;
 
 const AFTER_HELP: &str = "\
@@ -24,10 +27,13 @@ Looks at the leases twice, some seconds apart: a gateway is alive if it renewed 
 Examples:
   onefold cluster status ceph:volumes/backup
 
-With --json: one document with location, fsid, domain, data_pool (that of containers), gateways, shards, and the bytes of the whole cluster
-of Ceph, copies counted: total, used and available. A gateway has id, host, address, is_alive, is_serving
+With --json: one document with location, fsid, domain, data_pool (that of containers), gateways, shards, stored (as
+`onefold cluster quota` shows it), scrub (cycle, begun, ended, is_running, containers and damaged, or null), damage
+(containers, each with container, pages and problem), and the bytes of the whole cluster of Ceph, copies counted:
+total, used and available. A gateway has id, host, address, is_alive, is_serving
 (false for a command), lease_age_seconds (by the clocks of both machines) and shards, their number. A shard
-has id, volumes, gateway and wanted (ids, or null), and is_doomed: it is being created or deleted.";
+has id, volumes, gateway and wanted (ids, or null), unique_bytes (what it uses of containers that no other shard
+uses, or null before that was counted), and is_doomed: it is being created or deleted.";
 
 /// Show the gateways of a cluster, who serves which volume, and the cluster's space
 #[derive(Debug, Args)]
@@ -48,6 +54,9 @@ struct Shown {
     data_pool: String,
     gateways: Vec<ShownGateway>,
     shards: Vec<ShownShard>,
+    stored: ShownStored,
+    scrub: Option<ShownCycle>,
+    damage: Vec<ShownDamage>,
     total: u64,
     used: u64,
     available: u64,
@@ -70,7 +79,15 @@ struct ShownShard {
     volumes: Vec<String>,
     gateway: Option<String>,
     wanted: Option<String>,
+    unique_bytes: Option<u64>,
     is_doomed: bool,
+}
+
+#[derive(Serialize)]
+struct ShownDamage {
+    container: String,
+    pages: u64,
+    problem: String,
 }
 
 impl Status {
@@ -80,6 +97,14 @@ impl Status {
         let shards = shards(&reached).with_context(|| reached.place())?;
         let gateways = looked_at(&reached, &shards).with_context(|| reached.place())?;
         let space = reached.cluster.space()?;
+        let care = Care::new(&reached.pool);
+        let found = || {
+            Ok::<_, VolumeError>((ShownStored::of(&care)?, ShownCycle::of(&care)?, care.damage()?))
+        };
+        let (stored, scrub, damage) = found().with_context(|| reached.place())?;
+        let damage = damage.into_iter().map(|(container, Damage { pages, problem, .. })| {
+            ShownDamage { container: container.to_string(), pages, problem }
+        });
         let own = || self.location.pool().to_owned();
         let data_pool = domain.data.clone().unwrap_or_else(own);
         let shown = Shown {
@@ -89,6 +114,9 @@ impl Status {
             data_pool,
             gateways,
             shards,
+            stored,
+            scrub,
+            damage: damage.collect(),
             total: space.total,
             used: space.used,
             available: space.available,
@@ -134,12 +162,14 @@ fn shards(reached: &Reached) -> Result<Vec<ShownShard>> {
     for (name, record) in Names::new(&reached.pool).all()? {
         volumes.entry(record.shard).or_default().push(name);
     }
+    let space = Care::new(&reached.pool).shard_space()?;
     let shown = |id: Option<ObjectId>| id.map(|id| id.to_string());
     let all = Shards::new(&reached.pool).all()?.into_iter().map(|(id, seen)| ShownShard {
         id: id.to_string(),
         volumes: volumes.remove(&id).unwrap_or_default(),
         gateway: shown(seen.record.gateway),
         wanted: shown(seen.record.wanted),
+        unique_bytes: space.get(&id).map(|one| one.unique_bytes),
         is_doomed: seen.record.is_doomed,
     });
     Ok(all.collect())
@@ -153,8 +183,17 @@ impl Shown {
             format!("containers in    pool {}", self.data_pool),
             format!("cluster          {}", self.fsid),
             format!("space of Ceph    {available} of {total} free, copies counted"),
-            String::new(),
         ];
+        lines.extend(
+            self.stored.rows().into_iter().map(|(name, value)| format!("{name:<16} {value}")),
+        );
+        let scrub = self.scrub.as_ref().map_or_else(|| "none yet".to_owned(), ShownCycle::line);
+        lines.push(format!("last scrub       {scrub}"));
+        for ShownDamage { container, pages, problem } in &self.damage {
+            let pages = count(*pages, "damaged page", "damaged pages");
+            lines.push(format!("damage           {container}: {pages}: {problem}"));
+        }
+        lines.push(String::new());
         let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
         let mut rows = vec![row(["gateway", "address", "id", "lease renewed", "shards"])];
         for one in &self.gateways {
@@ -165,9 +204,13 @@ impl Shown {
         }
         lines.extend(table::lines(&rows, &[4]));
         lines.push(String::new());
-        let mut rows = vec![vec!["volumes".to_owned(), "gateway".to_owned()]];
-        rows.extend(self.shards.iter().map(|one| vec![one.names(), self.gateway_of(one)]));
-        lines.extend(table::lines(&rows, &[]));
+        let mut rows = vec![["volumes", "only theirs", "gateway"].map(str::to_owned).to_vec()];
+        let unique = |one: &ShownShard| {
+            one.unique_bytes.map_or("not counted".to_owned(), |bytes| HumanBytes(bytes).to_string())
+        };
+        let shards = self.shards.iter();
+        rows.extend(shards.map(|one| vec![one.names(), unique(one), self.gateway_of(one)]));
+        lines.extend(table::lines(&rows, &[1]));
         lines
     }
 
