@@ -39,7 +39,10 @@ impl Engine {
         while let Some(next) = rest.pages.first() {
             self.room.ensure_reserve(purpose)?;
             self.ensure_quota(appender, next.stored_len as usize, quota)?;
-            self.shard.ensure_current()?;
+            // containers that shards share refuse a superseded writer by themselves
+            if self.sharing().is_none() {
+                self.shard.ensure_current()?;
+            }
             self.ensure_ready(appender, after)?;
             let mut append = || {
                 let number = self.open_container(appender)?;
