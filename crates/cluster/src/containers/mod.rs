@@ -7,6 +7,7 @@
 
 mod closing;
 mod container;
+mod footer;
 mod fsck;
 mod guard;
 mod log;
