@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use onefold_backend::rados::{MemoryRados, Query, RadosPool, Update};
 use onefold_cluster::hints::{ContainerName, GatewayId, Hint, Hints, Ranges, Slice};
 use onefold_cluster::peers::Authority;
-use onefold_cluster::pooled::{PeerPlace, PooledHints, PooledOptions};
+use onefold_cluster::pooled::{PeerPlace, PooledHints, PooledOptions, Pools};
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::ObjectId;
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,8 @@ fn start(
     let authority = Arc::new(Authority::read(&*pool)?);
     let place = PeerPlace { gateway, listener: TcpListener::bind("127.0.0.1:0")?, authority };
     let members = Arc::new(move || others.clone());
-    Ok(PooledHints::start(place, pool, members, options(), Arc::new(|_, _| Vec::new()), |_| {})?)
+    let pools = Pools { meta: Arc::clone(&pool), data: pool };
+    Ok(PooledHints::start(place, pools, members, options(), Arc::new(|_, _| Vec::new()), |_| {})?)
 }
 
 /// Answers until standard input ends: the process that [`measure_peers`] starts.

@@ -39,13 +39,18 @@ mod time;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use onefold_backend::rados::wait_for_connections;
 use onefold_terminal::{count, name, ratio, size, table};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::Arguments;
 use crate::console::Console;
 use crate::exit::Exit;
+
+/// How long the program waits at its end for connections to Ceph: some operation may be in flight.
+const CONNECTIONS: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     memory::give_back_large_blocks();
@@ -65,6 +70,8 @@ fn main() -> ExitCode {
     raise_descriptor_limit();
     let console = Console::new(&arguments.common);
     let result = arguments.command.run(&console);
+    // if servers of Ceph are dead an operation takes longer, which is no reason to stay
+    wait_for_connections(CONNECTIONS);
     requests::tell(&console);
     let exit = result.unwrap_or_else(|error| {
         failure::report(&error, &console);

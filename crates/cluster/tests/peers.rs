@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,12 +10,16 @@ use std::time::{Duration, Instant};
 use onefold_backend::rados::{
     Fate, FatedRados, MemoryRados, Query, RadosPool, Refusal, Step, Update,
 };
+use onefold_block::{BlockDevice, BlockSize, Durability};
+use onefold_cluster::containers::Containers;
 use onefold_cluster::hints::{ContainerName, GatewayId, Hint, Hints};
 use onefold_cluster::peers::{self, Authority, Members};
-use onefold_cluster::pooled::{Notice, PeerPlace, PooledHints, PooledOptions};
+use onefold_cluster::pooled::{Notice, PeerPlace, PooledHints, PooledOptions, Pools};
+use onefold_cluster::{SharedShard, create_shard, open_shard};
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::ObjectId;
-use onefold_testkit::SplitMix64;
+use onefold_testkit::{SplitMix64, random};
+use onefold_volume::{Hash, Options};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -75,12 +80,12 @@ impl Cluster {
         let notices = Arc::clone(&self.notices);
         PooledHints::start(
             place,
-            Arc::clone(&self.pool),
+            Pools { meta: Arc::clone(&self.pool), data: Arc::clone(&self.pool) },
             Arc::<Known>::clone(&self.known),
             self.options.clone(),
             Arc::new(|request, _| [b"you said ", request].concat()),
             move |notice| {
-                if matches!(notice, Notice::Dump(_) | Notice::NoMemory(_)) {
+                if matches!(notice, Notice::Dump(_) | Notice::Footer(_) | Notice::NoMemory(_)) {
                     notices.lock().unwrap().push(format!("{notice:?}"));
                 }
             },
@@ -358,16 +363,94 @@ fn a_pool_that_is_full_costs_dumps_alone_and_they_come_later() {
     wait("the dump was not written", || memory.query(&name, &Query::default()).is_ok());
 }
 
+/// Makes shard `n`, which asks `hints`.
+fn shard(cluster: &Cluster, n: u8, hints: &Arc<PooledHints>) -> SharedShard {
+    let id = ObjectId::from_bytes([n; ObjectId::LEN]);
+    create_shard(&cluster.pool, id, Hash::Blake3).unwrap();
+    open(cluster, n, hints)
+}
+
+fn open(cluster: &Cluster, n: u8, hints: &Arc<PooledHints>) -> SharedShard {
+    let (id, pool) = (ObjectId::from_bytes([n; ObjectId::LEN]), &cluster.pool);
+    let hints = Arc::<PooledHints>::clone(hints);
+    let options = Options { table_bytes: 4 << 20, container_len: 256 << 10, ..Options::default() };
+    let (shard, damage) = open_shard(pool, pool, id, hints, options).unwrap();
+    assert!(damage.is_empty(), "{damage:?}");
+    shard
+}
+
+/// Makes a volume with these bytes, durably. How many pages were stored for that.
+fn put(shard: &SharedShard, name: &str, bytes: &[u8]) -> u64 {
+    let before = shard.pool().statistics().new_pages;
+    shard.pool().create_volume(name, bytes.len() as u64, BlockSize::B4096).unwrap();
+    let volume = shard.pool().volume(name).unwrap();
+    volume.write(0, bytes, Durability::OnReturn).unwrap();
+    shard.pool().statistics().new_pages - before
+}
+
+/// How many containers of shard `n` are sealed, and how many are not.
+fn containers(cluster: &Cluster, n: u8) -> (u64, u64) {
+    let (containers, mut names) = (Containers::new(Arc::clone(&cluster.pool)), Vec::new());
+    let listed = cluster.pool.list(&mut |object| {
+        names.extend(Containers::name_of(object));
+        ControlFlow::Continue(())
+    });
+    listed.unwrap();
+    names.retain(|name| name.shard == ObjectId::from_bytes([n; ObjectId::LEN]));
+    let is_sealed = |name| containers.look(name).unwrap().unwrap().sealed.is_some();
+    let sealed = names.iter().filter(|name| is_sealed(name)).count() as u64;
+    (sealed, names.len() as u64 - sealed)
+}
+
 #[test]
-fn what_footers_say_fills_a_store_and_replaces_nothing() {
-    let cluster = Cluster::new();
-    let one = cluster.gateways(1).remove(0);
-    let mut pages = pages(10, 1_000);
-    one.add(&pages[..100]);
-    let right = pages.clone();
-    pages[..100].iter_mut().for_each(|(_, hint)| hint.offset += 1);
-    assert_eq!(one.fill(&pages), 900);
-    assert_eq!(found(&one, &right), 1_000);
+fn pages_that_no_dump_of_a_killed_gateway_has_are_found_in_footers() {
+    const PAGES: usize = 300;
+    let memory = Arc::new(MemoryRados::replicated());
+    let mut cluster = Cluster::on(Arc::<MemoryRados>::clone(&memory));
+    cluster.options.clocks_apart = Duration::ZERO;
+    cluster.options.footer_every = Duration::from_millis(1);
+    cluster.options.look_again = Duration::from_millis(200);
+    let (old, new) = (random(1, PAGES * 4096), random(2, PAGES * 4096));
+    // what dumps have
+    let first = Arc::new(cluster.gateways(1).remove(0));
+    assert_eq!(put(&shard(&cluster, 1, &first), "old", &old), PAGES as u64);
+    memory.pass(100);
+    cluster.known.remove(first.gateway());
+    drop(Arc::into_inner(first).expect("its shard is closed"));
+    // a slice without pages has a dump as well, once dumps are due
+    let dump_every = std::mem::replace(&mut cluster.options.dump_every, Duration::from_millis(20));
+    let second = cluster.gateways(1).remove(0);
+    let is_dumped = |slice| memory.query(&format!("hints.{slice:03x}"), &Query::default()).is_ok();
+    wait("not all slices were dumped", || (0..4096).all(is_dumped));
+    assert_eq!(second.count(), PAGES);
+    cluster.known.remove(second.gateway());
+    drop(second);
+    // what no dump has: the gateway that stores it ends without
+    (cluster.options.dump_every, cluster.options.last_dumps) = (dump_every, Duration::ZERO);
+    let mut all: Vec<_> = cluster.gateways(2).into_iter().map(Arc::new).collect();
+    let total = |all: &[Arc<PooledHints>]| all.iter().map(|one| one.count()).sum::<usize>();
+    wait("the dumps were not read", || total(&all) == PAGES);
+    let killed = all.remove(0);
+    let lost = shard(&cluster, 2, &killed);
+    assert_eq!(put(&lost, "new", &new), PAGES as u64);
+    wait("the pages were not told", || killed.count() + total(&all) == 2 * PAGES);
+    assert!(containers(&cluster, 1).0 > 2 && containers(&cluster, 2).0 > 2);
+    cluster.known.remove(killed.gateway());
+    drop(lost);
+    drop(Arc::into_inner(killed).expect("its shard is closed"));
+    // the container that it was filling is sealed when another gateway takes its shard over
+    let left = &all[0];
+    wait("no footer was read", || left.counters().footers == containers(&cluster, 2).0);
+    assert_eq!(containers(&cluster, 2).1, 1);
+    assert!(left.count() < 2 * PAGES, "pages of a container without a footer");
+    let taken = open(&cluster, 2, left);
+    wait("the last footer was not read", || left.count() == 2 * PAGES);
+    assert_eq!(containers(&cluster, 2).1, 0);
+    assert_eq!(left.counters().footers, containers(&cluster, 2).0, "those of the first are older");
+    let another = shard(&cluster, 3, left);
+    assert_eq!((put(&another, "new", &new), put(&another, "old", &old)), (0, 0));
+    assert_eq!(*cluster.notices.lock().unwrap(), Vec::<String>::new());
+    drop(taken);
 }
 
 #[test]

@@ -5,9 +5,11 @@ mod scenes;
 #[path = "common/shards.rs"]
 mod shards;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use onefold_backend::rados::{CountedRados, MemoryRados, RadosCounters, RadosPool};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_testkit::SplitMix64;
 use shards::{Space, image};
@@ -30,6 +32,25 @@ scenes! {
     a_detached_clone_stores_nothing_again
     wrong_hints_cost_space_alone
     sparse_containers_are_closed_and_their_pages_stay_shared
+}
+
+/// The guards of updates fence a superseded gateway, so that a write need not ask who has the shard.
+#[test]
+fn a_new_page_takes_no_query() {
+    let (counters, memory) = (Arc::<RadosCounters>::default(), MemoryRados::replicated());
+    let pool: Arc<dyn RadosPool> =
+        Arc::new(CountedRados::new(Arc::new(memory), Arc::clone(&counters)));
+    let shard = Space::over(Arc::clone(&pool), pool).add(1);
+    shards::put(&shard, "disk", &image(1, 40));
+    let volume = shard.pool().volume("disk").unwrap();
+    let (before, pages) = (counters.counts(), shard.pool().statistics().new_pages);
+    for (at, page) in (0..).step_by(4096).zip(image(2, 10).chunks(4096)) {
+        volume.write(at, page, Durability::OnReturn).unwrap();
+    }
+    assert_eq!(shard.pool().statistics().new_pages, pages + 10);
+    let after = counters.counts();
+    assert!(after.updates >= before.updates + 20, "{after:?}: of the container and the journal");
+    assert_eq!(after.queries, before.queries, "{after:?}");
 }
 
 /// Threads that write the same pages in all shards, while others maintain them.

@@ -51,6 +51,7 @@ mod sync;
 mod transfer;
 mod upkeep;
 
+pub use containers::footer::pages_of_footer;
 pub use device::Volume;
 #[doc(hidden)]
 pub use engine::hook::Between;

@@ -98,8 +98,11 @@ pub trait Sharing: Send + Sync {
     fn seal(&self, name: SharedName, directory: &dyn Fn(u64) -> Vec<u8>)
     -> Result<(), VolumeError>;
 
-    /// What container `name` is; none if it is gone.
-    fn look(&self, name: SharedName) -> Result<Option<SharedState>, VolumeError>;
+    /// What container `name` is, and the bytes that it has; none if it is gone.
+    fn look(
+        &self,
+        name: SharedName,
+    ) -> Result<Option<(SharedState, Box<dyn LogReader>)>, VolumeError>;
 
     /// Container `name`, to be read.
     fn reader(&self, name: SharedName) -> Result<Box<dyn LogReader>, BackendError>;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::exit::Exit;
-use crate::measuring::cluster::{dedup, faults, peers, take_over};
+use crate::measuring::cluster::{dedup, faults, peers, scaling, take_over};
 use crate::measuring::volumes::{memory, qcow2};
 use crate::measuring::{campaign, nbd, traces};
 
@@ -32,6 +32,8 @@ Examples:
   cargo lab campaign cluster-peers --onefold target/release/onefold \\
       --out docs/records/NAME.json
   cargo lab campaign cluster-dedup --onefold target/release/onefold --images DIR/vm-count-3 \\
+      --out docs/records/NAME.json
+  cargo lab campaign cluster-scaling --onefold target/release/onefold \\
       --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
@@ -100,6 +102,8 @@ enum Command {
     /// Measure what three gateways of a cluster store of disk images that resemble one another, and what a
     /// write costs
     ClusterDedup(dedup::Options),
+    /// Measure 1 to 8 gateways in network namespaces with delay between them, beside what the simulation says
+    ClusterScaling(scaling::Options),
     /// Measure commands on a simulated line to a repository far away
     FarAway(campaign::FarAway),
 }
@@ -120,6 +124,7 @@ impl Campaign {
             Command::ClusterTakeOver(options) => take_over::measure(&options),
             Command::ClusterPeers(options) => peers::measure(&options),
             Command::ClusterDedup(options) => dedup::measure(&options),
+            Command::ClusterScaling(options) => scaling::measure(&options),
             Command::FarAway(options) => campaign::far_away(&options),
         }?;
         Ok(Exit::Fine)

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, mpsc};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
@@ -22,6 +23,7 @@ pub fn pool(make: impl Fn() -> Arc<dyn RadosPool>) {
     numbers_are_compared_by_their_bytes(&*make());
     versions_grow_and_never_come_back(&*make());
     an_update_that_is_refused_changes_nothing(&*make());
+    an_object_says_when_it_was_last_updated(&*make());
     an_attribute_is_a_value(&*make());
     appends_add_up(&*make());
     ranges_end_with_the_object(&*make());
@@ -121,7 +123,7 @@ fn expect_unchanged(
 fn an_object_is_made_once(pool: &dyn RadosPool) {
     let version = make(pool, "a");
     let found = all(pool, "a").unwrap();
-    assert_eq!(found, Answer { version, ..Answer::default() });
+    assert_eq!(found, Answer { version, changed: found.changed, ..Answer::default() });
     let first = block(pool, 1);
     let again = Update::creating().set("x", "1").then(Step::Append(first.clone()));
     expect_unchanged(pool, "a", [(Update::creating(), Refusal::Exists), (again, Refusal::Exists)]);
@@ -262,6 +264,23 @@ fn an_update_that_is_refused_changes_nothing(pool: &dyn RadosPool) {
     expect_unchanged(pool, "a", refused);
 }
 
+fn an_object_says_when_it_was_last_updated(pool: &dyn RadosPool) {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
+    let changed = || all(pool, "a").unwrap().changed;
+    let begun = now();
+    make(pool, "a");
+    let made = changed();
+    assert!((begun..=now()).contains(&made), "{made}, made after {begun}");
+    while now() == made {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let refused = Update::existing().expect("x", "2").set("x", "3");
+    expect_unchanged(pool, "a", [(refused, Refusal::Guard)]);
+    assert_eq!(changed(), made, "it was refused");
+    set(pool, "a", "x", b"1");
+    assert!(changed() > made, "{}, made at {made}", changed());
+}
+
 fn an_attribute_is_a_value(pool: &dyn RadosPool) {
     make(pool, "a");
     let long: Vec<u8> = (0..4_000_u32).map(|n| (n * 7) as u8).collect();
@@ -332,7 +351,8 @@ fn a_removal_takes_everything(pool: &dyn RadosPool) {
     assert_eq!(names(pool), BTreeSet::new());
     expect_unchanged(pool, "a", [(removal, Refusal::Absent)]);
     let version = make(pool, "a");
-    assert_eq!(all(pool, "a").unwrap(), Answer { version, ..Answer::default() });
+    let found = all(pool, "a").unwrap();
+    assert_eq!(found, Answer { version, changed: found.changed, ..Answer::default() });
 }
 
 fn what_is_too_large_is_refused(pool: &dyn RadosPool) {

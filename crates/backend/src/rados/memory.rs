@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
@@ -21,6 +22,8 @@ const OMAP_ENTRIES: u64 = 1024;
 pub struct MemoryRados {
     kind: PoolKind,
     is_full: AtomicBool,
+    /// Seconds by which its clock is ahead of the system's.
+    ahead: AtomicU64,
     inner: Mutex<Inner>,
 }
 
@@ -34,6 +37,7 @@ struct Inner {
 #[derive(Default)]
 struct Object {
     version: u64,
+    changed: u64,
     bytes: Vec<u8>,
     xattrs: BTreeMap<String, Bytes>,
     omap: BTreeMap<String, Bytes>,
@@ -42,7 +46,8 @@ struct Object {
 impl MemoryRados {
     /// An empty namespace of such a pool.
     pub fn new(kind: PoolKind) -> Self {
-        Self { kind, is_full: AtomicBool::new(false), inner: Mutex::default() }
+        let (is_full, ahead) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { kind, is_full, ahead, inner: Mutex::default() }
     }
 
     /// An empty namespace of a replicated pool with the engine's default limits.
@@ -66,6 +71,16 @@ impl MemoryRados {
     /// Lets the pool be full, or have room again.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Release);
+    }
+
+    /// Lets its clock, by which objects say when they were last updated, go on by so many seconds at once.
+    pub fn pass(&self, seconds: u64) {
+        self.ahead.fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        since.as_secs() + self.ahead.load(Ordering::Relaxed)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -142,7 +157,7 @@ impl MemoryRados {
         }
         let object = inner.objects.entry(name.to_owned()).or_default();
         update.steps().iter().for_each(|step| object.change(step));
-        object.version = version;
+        (object.version, object.changed) = (version, self.now());
         Ok(version)
     }
 }
@@ -204,6 +219,7 @@ impl Object {
         Answer {
             version: self.version,
             length,
+            changed: self.changed,
             bytes: Bytes::copy_from_slice(bytes),
             xattrs: if query.xattrs { self.xattrs.clone() } else { BTreeMap::new() },
             omap,

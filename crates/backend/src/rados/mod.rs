@@ -21,7 +21,9 @@ pub use counted::{CountedRados, RadosCounters, RadosCounts};
 pub use error::{RadosError, Refusal};
 pub use fates::{Fate, FatedRados};
 #[cfg(feature = "rados")]
-pub use librados::{CephError, CephOptions, CephPool, CephSpace, RadosCluster};
+pub use librados::{
+    CephError, CephOptions, CephPool, CephSpace, RadosCluster, wait_for_connections,
+};
 pub use location::CephLocation;
 pub use memory::MemoryRados;
 pub use update::{Compare, Step, Update};
@@ -62,6 +64,8 @@ pub struct Answer {
     pub version: u64,
     /// The length in bytes.
     pub length: u64,
+    /// When it was last updated, in whole seconds since 1970 by the clock of the client that did.
+    pub changed: u64,
     /// The bytes of [`Query::range`].
     pub bytes: Bytes,
     /// All extended attributes if [`Query::xattrs`], otherwise none.

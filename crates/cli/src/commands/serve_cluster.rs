@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use onefold_block::{MeasuredDevice, Measurements};
-use onefold_cluster::pooled::PooledHints;
+use onefold_cluster::pooled::{PooledHints, Pools};
 use onefold_cluster::{
     Audience, BootClock, Gateway, GatewayEvent, LeaseClock, OpenShard, Reached as Where, Running,
     Settings,
@@ -423,12 +423,14 @@ impl Serve {
         let process = about.process;
         let control = control(domain.id, about.process)?;
         let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
-        let (pool, members) = (&reached.pool, InDomain::new(&reached.pool));
+        let (data, members) = (reached.data(&domain)?, InDomain::new(&reached.pool));
+        let meta = Arc::clone(&reached.pool);
+        let pools = Pools { data: data.clone().unwrap_or_else(|| Arc::clone(&meta)), meta };
         let asked = Arc::clone(&offered);
         let answer = move |request, asker: &Cancel| asked.answer(request, asker);
-        let hints = self.peers.start(peer, process, pool, members, answer)?;
+        let hints = self.peers.start(peer, process, pools, members, answer)?;
         let settings = Settings {
-            data: reached.data(&domain)?,
+            data,
             hints: Arc::<PooledHints>::clone(&hints),
             ..Settings::new(about, self.pool.options())
         };

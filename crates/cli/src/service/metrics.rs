@@ -319,7 +319,7 @@ impl Collector for Hinted {
         let HintCounters { lookups, hits, late, added, dropped, .. } = self.0.counters();
         let HintCounters { asked, answered, passed_over, .. } = self.0.counters();
         let HintCounters { sent_bytes, received_bytes, .. } = self.0.counters();
-        let HintCounters { finds, tells, .. } = self.0.counters();
+        let HintCounters { finds, tells, footers, filled, .. } = self.0.counters();
         for (name, help, value) in [
             ("hint_lookups", "Fingerprints that shards looked up", lookups),
             ("hint_hits", "Looked up fingerprints that had a hint", hits),
@@ -329,6 +329,8 @@ impl Collector for Hinted {
             ("hint_asked", "Fingerprints that other gateways looked up here", asked),
             ("hint_answered", "Fingerprints of other gateways that had a hint", answered),
             ("hint_passed_over", "Pages that had no room here", passed_over),
+            ("hint_footers", "Footers of containers that are younger than dumps", footers),
+            ("hint_filled", "Pages that such footers named and no dump", filled),
         ] {
             page.counter(name, help, value)?;
         }

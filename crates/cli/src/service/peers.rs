@@ -12,7 +12,7 @@ use clap::Args;
 use onefold_backend::rados::RadosPool;
 use onefold_cluster::hints::GatewayId;
 use onefold_cluster::peers::{Asker, Authority, Members, control, decode_address, encode_address};
-use onefold_cluster::pooled::{Notice, OnControl, PeerPlace, PooledHints, PooledOptions};
+use onefold_cluster::pooled::{Notice, OnControl, PeerPlace, PooledHints, PooledOptions, Pools};
 use onefold_cluster::{GatewayRecord, gateways};
 use onefold_nbd::Address;
 use onefold_store::Cancel;
@@ -78,25 +78,25 @@ impl PeerArgs {
         Ok(BoundPeer(listener))
     }
 
-    /// Begins to answer other gateways of the namespace `pool` as `gateway`. Requests of commands get the answer
+    /// Begins to answer other gateways of the domain in `pools` as `gateway`. Requests of commands get the answer
     /// of `answer`, which can check whether the command still waits.
     pub(crate) fn start(
         &self,
         BoundPeer(listener): BoundPeer,
         gateway: GatewayId,
-        pool: &Arc<dyn RadosPool>,
+        pools: Pools,
         members: Arc<dyn Members>,
         answer: impl Fn(Request, &Cancel) -> Answer + Send + Sync + 'static,
     ) -> Result<Arc<PooledHints>> {
-        let authority = Arc::new(Authority::read(&**pool)?);
+        let authority = Arc::new(Authority::read(&*pools.meta)?);
         let options = PooledOptions {
             memory: self.hints_memory,
             deadline: Duration::from_millis(self.hints_wait),
             ..PooledOptions::default()
         };
         let place = PeerPlace { gateway, listener, authority };
-        let (pool, control) = (Arc::clone(pool), on_control(answer));
-        let hints = PooledHints::start(place, pool, members, options, control, tell)?;
+        let control = on_control(answer);
+        let hints = PooledHints::start(place, pools, members, options, control, tell)?;
         info!("answering other gateways on {}", hints.address());
         Ok(Arc::new(hints))
     }
@@ -153,6 +153,10 @@ fn tell(notice: Notice<'_>) {
         }
         Notice::Refused { from, why } => debug!(%from, why, "another gateway was refused"),
         Notice::Dump(error) => warn!(%error, "hints were not read or not written"),
+        Notice::Filled { footers, pages } => {
+            info!(footers, pages, "hints of a dead gateway were found in footers of containers");
+        }
+        Notice::Footer(error) => warn!(%error, "a footer was not read: hints are missing"),
         Notice::NoMemory(error) => warn!(%error, "no memory for hints"),
         other => debug!(?other, "of other gateways"),
     }
@@ -223,13 +227,17 @@ mod tests {
 
     const NO_OTHERS: fn() -> Vec<(GatewayId, SocketAddr)> = Vec::new;
 
+    fn pools(pool: &Arc<dyn RadosPool>) -> Pools {
+        Pools { meta: Arc::clone(pool), data: Arc::clone(pool) }
+    }
+
     fn start(
         pool: &Arc<dyn RadosPool>,
         answer: impl Fn(Request, &Cancel) -> Answer + Send + Sync + 'static,
     ) -> Arc<PooledHints> {
         let args = PeerArgs { peer_listen: None, hints_memory: 64 << 20, hints_wait: 5 };
         let (bound, id) = (args.bind(&[]).unwrap(), GatewayId::random());
-        args.start(bound, id, pool, Arc::new(NO_OTHERS), answer).unwrap()
+        args.start(bound, id, pools(pool), Arc::new(NO_OTHERS), answer).unwrap()
     }
 
     fn namespace() -> Arc<dyn RadosPool> {
@@ -266,7 +274,7 @@ mod tests {
         let pool: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
         let args = PeerArgs { peer_listen: None, hints_memory: 64 << 20, hints_wait: 5 };
         let (bound, id) = (args.bind(&[]).unwrap(), GatewayId::random());
-        let refused = args.start(bound, id, &pool, Arc::new(NO_OTHERS), |_, _| Answer::Done);
+        let refused = args.start(bound, id, pools(&pool), Arc::new(NO_OTHERS), |_, _| Answer::Done);
         let error = format!("{:#}", refused.err().unwrap());
         assert!(error.contains("authority") && error.contains("cluster init"), "{error}");
     }

@@ -208,6 +208,19 @@ fn others_take_over_what_a_dead_gateway_acknowledged() {
         let mut client = second.client(&format!("disk-{volume}"));
         expect_pages(&mut client, (0..50).map(|n| (n, volume * 1000 + n)));
     }
+    // what the dead gateway told of its pages is in no dump, and is found in footers of its containers
+    second.hears("found in footers of containers");
+    lab.ok(&format!("volume create {at} --size 4MiB again"));
+    let stored = || {
+        let stats = lab.ok(&format!("volume stats {at} --json")).json();
+        stats["container_bytes"].as_u64().unwrap()
+    };
+    let (before, mut again) = (stored(), second.client("again"));
+    for n in 0..150 {
+        again.write(n * BLOCK as u64, &page(n / 50 * 1000 + n % 50)).unwrap();
+    }
+    expect_pages(&mut again, (0..150).map(|n| (n, n / 50 * 1000 + n % 50)));
+    assert_eq!(stored(), before, "pages were stored again");
     // a gateway that slept past its lease answers nothing from before
     let third = start(&lab, &ceph, "third");
     let mut old = second.client("disk-1");

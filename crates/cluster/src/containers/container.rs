@@ -192,6 +192,14 @@ impl Containers {
     /// # Errors
     /// If there is no answer after all tries, or it is not a container.
     pub fn look(&self, name: &ContainerName) -> Result<Option<Look>, RadosError> {
+        Ok(self.look_when(name)?.map(|(look, _)| look))
+    }
+
+    /// The same, and when it last changed, in seconds since 1970 by the clock of the gateway that changed it.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub fn look_when(&self, name: &ContainerName) -> Result<Option<(Look, u64)>, RadosError> {
         let object = object(CONTAINER, name);
         let query = Query { xattrs: true, ..Query::default() };
         let Some(answer) = ask(&*self.pool, &object, &query)? else { return Ok(None) };
@@ -200,9 +208,9 @@ impl Containers {
         let length = of(LENGTH).and_then(number);
         let sealed = of(SEALED).map(number);
         match (length, sealed) {
-            (Some(length), None) => Ok(Some(Look { length, sealed: None })),
+            (Some(length), None) => Ok(Some((Look { length, sealed: None }, answer.changed))),
             (Some(length), Some(Some(sealed))) if sealed <= length => {
-                Ok(Some(Look { length, sealed: Some(sealed) }))
+                Ok(Some((Look { length, sealed: Some(sealed) }, answer.changed)))
             }
             _ => Err(self.refused(name, Refusal::Damaged)),
         }

@@ -8,6 +8,7 @@
 mod census;
 mod closing;
 mod container;
+mod footer;
 mod fsck;
 mod guard;
 mod log;

@@ -13,7 +13,7 @@ use onefold_volume::{
     Writer,
 };
 
-use super::container::Containers;
+use super::container::{Containers, Look};
 use super::guard::{Guards, Registered, Value};
 use super::log::{ContainerLog, ContainerReader};
 use super::release;
@@ -121,10 +121,15 @@ impl Sharing for SharedContainers {
         sealed.map(drop).map_err(|error| failed(Operation::Write, error))
     }
 
-    fn look(&self, name: SharedName) -> Result<Option<SharedState>, VolumeError> {
-        let found = self.containers.look(&name_of(&name));
-        let found = found.map_err(|error| failed(Operation::Read, error))?;
-        Ok(found.map(|look| SharedState { len: look.length, is_sealed: look.sealed.is_some() }))
+    fn look(
+        &self,
+        name: SharedName,
+    ) -> Result<Option<(SharedState, Box<dyn LogReader>)>, VolumeError> {
+        let (name, containers) = (name_of(&name), self.containers.clone());
+        let found = containers.look(&name).map_err(|error| failed(Operation::Read, error))?;
+        let Some(Look { length: len, sealed, .. }) = found else { return Ok(None) };
+        let state = SharedState { len, is_sealed: sealed.is_some() };
+        Ok(Some((state, Box::new(ContainerReader { containers, name, len }))))
     }
 
     fn reader(&self, name: SharedName) -> Result<Box<dyn LogReader>, BackendError> {

@@ -93,18 +93,33 @@ pub(crate) fn fields(
     Decoder::new(reader).pages(MAX_PAGES)
 }
 
-/// The pages of the dump of `slice`; none if there is no dump.
-pub(crate) fn read(pool: &dyn RadosPool, slice: Slice) -> Result<Vec<(Key, Hint)>, DumpError> {
+/// A dump that was looked for.
+pub(crate) struct Dump {
+    /// When it was written, in seconds since 1970 by the clock of the gateway that wrote it; 0 if there is none.
+    pub(crate) written: u64,
+    /// Its pages, if it is a dump that this version can read; none if there is none.
+    pub(crate) pages: Result<Vec<(Key, Hint)>, DumpError>,
+}
+
+/// The dump of `slice`.
+///
+/// # Errors
+/// If the pool refuses it or gives no answer.
+pub(crate) fn read(pool: &dyn RadosPool, slice: Slice) -> Result<Dump, RadosError> {
     let query = Query { range: Some(0..MAX_LEN as u64), ..Query::default() };
-    match pool.query(&object(slice), &query) {
-        Err(error) if error.refusal() == Some(Refusal::Absent) => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
-        Ok(answer) if answer.length > MAX_LEN as u64 => {
-            let problem = format!("it has {} bytes, expected at most {MAX_LEN}", answer.length);
-            Err(DumpError::Damaged { object: object(slice), problem })
+    let answer = match pool.query(&object(slice), &query) {
+        Err(error) if error.refusal() == Some(Refusal::Absent) => {
+            return Ok(Dump { written: 0, pages: Ok(Vec::new()) });
         }
-        Ok(answer) => decode(slice, &answer.bytes),
-    }
+        answer => answer?,
+    };
+    let pages = if answer.length > MAX_LEN as u64 {
+        let problem = format!("it has {} bytes, expected at most {MAX_LEN}", answer.length);
+        Err(DumpError::Damaged { object: object(slice), problem })
+    } else {
+        decode(slice, &answer.bytes)
+    };
+    Ok(Dump { written: answer.changed, pages })
 }
 
 /// Replaces the dump of `slice`.
@@ -140,11 +155,14 @@ mod tests {
     #[test]
     fn a_dump_is_read_as_it_was_last_written() {
         let pool = MemoryRados::replicated();
-        assert_eq!(read(&pool, slice(0xabc)).unwrap(), []);
+        let read = |pool| super::read(pool, slice(0xabc)).unwrap();
+        assert_eq!((read(&pool).written, read(&pool).pages.unwrap().len()), (0, 0));
         for count in [300, 20, 0] {
             let pages = made(1, count);
             write(&pool, slice(0xabc), &pages).unwrap();
-            assert_eq!(read(&pool, slice(0xabc)).unwrap(), pages);
+            let found = read(&pool);
+            assert!(found.written > 0);
+            assert_eq!(found.pages.unwrap(), pages);
         }
         assert_eq!(object(slice(0xabc)), "hints.abc");
     }
@@ -175,7 +193,7 @@ mod tests {
         let pool = MemoryRados::replicated();
         let long = Update::creating().then(Step::Append(vec![1; MAX_LEN + 1].into()));
         pool.update("hints.000", long).unwrap();
-        let error = read(&pool, slice(0)).unwrap_err().to_string();
+        let error = read(&pool, slice(0)).unwrap().pages.unwrap_err().to_string();
         assert!(error.contains("16777217"), "{error}");
     }
 }

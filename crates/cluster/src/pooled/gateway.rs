@@ -49,15 +49,24 @@ pub struct PeerPlace {
     pub authority: Arc<Authority>,
 }
 
+/// Where the objects of a cluster are; both may be the same.
+#[derive(Clone)]
+pub struct Pools {
+    /// Everything but containers.
+    pub meta: Arc<dyn RadosPool>,
+    /// Containers.
+    pub data: Arc<dyn RadosPool>,
+}
+
 impl PooledHints {
-    /// Shares the index with `members`, whose dumps are in `pool`. Before the first look at the members,
+    /// Shares the index with `members`, whose dumps and containers are in `pools`. Before the first look at the members,
     /// which takes a moment, nothing is found.
     ///
     /// # Errors
     /// [`PeerError`] if there is too little memory, or no thread, socket or certificate.
     pub fn start(
         place: PeerPlace,
-        pool: Arc<dyn RadosPool>,
+        pools: Pools,
         members: Arc<dyn Members>,
         options: PooledOptions,
         on_control: OnControl,
@@ -92,7 +101,7 @@ impl PooledHints {
         let config = identity.client()?;
         let upkeep = Upkeep::start(
             Arc::clone(&state),
-            (members, pool),
+            (members, pools),
             options.clone(),
             (runtime.handle().clone(), config),
             tell,
@@ -131,19 +140,6 @@ impl PooledHints {
     /// How many slices this gateway holds.
     pub fn slices(&self) -> usize {
         self.state.view().ranges.of(self.state.own).count()
-    }
-
-    /// Enters pages into this gateway's own store that are older than all that it knows, oldest first, as far as
-    /// there is room and it holds their range: what footers of containers name, after dumps were read. How many
-    /// it did not know.
-    ///
-    /// No caller reads footers for it yet.
-    pub fn fill(&self, pages: &[(Fingerprint, Hint)]) -> usize {
-        let mut slices = HashMap::<Slice, Vec<(Key, Hint)>>::new();
-        for (fingerprint, hint) in pages {
-            slices.entry(Slice::of(fingerprint)).or_default().push((key_of(fingerprint), *hint));
-        }
-        slices.iter().map(|(slice, pages)| self.state.store.fill(*slice, pages)).sum()
     }
 
     /// Asks the other gateways for `asked`, and enters what comes in time into `hints`.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onefold_index::TableError;
+use onefold_volume::VolumeError;
 
 use crate::hints::{DumpError, GatewayId, MIN_MEMORY};
 
@@ -27,6 +28,14 @@ pub struct PooledOptions {
     pub read_again: Duration,
     /// How long the last dumps may take at the end.
     pub last_dumps: Duration,
+    /// The time between two footers that are read.
+    pub footer_every: Duration,
+    /// By how much the clocks of gateways may differ: so much older than the dump may a container be whose footer
+    /// is read.
+    pub clocks_apart: Duration,
+    /// After which time containers that were not sealed are looked at again; after twice as much the next time, and
+    /// so on.
+    pub look_again: Duration,
 }
 
 impl Default for PooledOptions {
@@ -39,6 +48,9 @@ impl Default for PooledOptions {
             dump_every: Duration::from_secs(600),
             read_again: Duration::from_secs(10),
             last_dumps: Duration::from_secs(5),
+            footer_every: Duration::from_millis(50),
+            clocks_apart: Duration::from_secs(60),
+            look_again: Duration::from_secs(10),
         }
     }
 }
@@ -73,6 +85,15 @@ pub enum Notice<'a> {
     },
     /// A dump was not read or not written.
     Dump(&'a DumpError),
+    /// After ranges were taken over, footers of containers that are younger than their dumps have filled them.
+    Filled {
+        /// Footers that were read.
+        footers: u64,
+        /// Pages that no dump had.
+        pages: u64,
+    },
+    /// A footer was not read.
+    Footer(&'a VolumeError),
     /// The system had no memory for a slice.
     NoMemory(TableError),
 }
@@ -100,6 +121,10 @@ pub struct HintCounters {
     /// Pages that the store passed over: this gateway does not hold their range, or had no room for their
     /// container's name.
     pub passed_over: u64,
+    /// Footers of containers that were read because they were younger than dumps.
+    pub footers: u64,
+    /// Pages that footers named and no dump.
+    pub filled: u64,
     /// Bytes of hints sent to other gateways, without those of HTTP and TLS.
     pub sent_bytes: u64,
     /// Bytes of hints received from other gateways, without those of HTTP and TLS.
@@ -119,6 +144,8 @@ pub(super) struct Counts {
     pub(super) dropped: Arc<AtomicU64>,
     pub(super) asked: AtomicU64,
     pub(super) answered: AtomicU64,
+    pub(super) footers: AtomicU64,
+    pub(super) filled: AtomicU64,
 }
 
 /// Adds to a counter.

@@ -60,6 +60,8 @@ impl State {
             dropped: of(&counts.dropped),
             asked: of(&counts.asked),
             answered: of(&counts.answered),
+            footers: of(&counts.footers),
+            filled: of(&counts.filled),
             passed_over: self.store.passed_over(),
             sent_bytes: of(&self.traffic.sent),
             received_bytes: of(&self.traffic.received),

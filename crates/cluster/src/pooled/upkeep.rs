@@ -11,10 +11,12 @@ use onefold_backend::rados::RadosPool;
 use rustls::ClientConfig;
 use tokio::runtime::Handle;
 
+use super::footers::Filler;
+use super::gateway::Pools;
 use super::options::{Notice, PooledOptions, Tell};
 use super::state::{Other, State, View};
 use crate::hints::store::Part;
-use crate::hints::{DumpError, GatewayId, Hint, Key, Ranges, Slice, dump};
+use crate::hints::{GatewayId, Hint, Key, Ranges, Slice, dump};
 use crate::peers::outbox::Outbox;
 use crate::peers::{Members, Peer};
 
@@ -55,6 +57,10 @@ struct Keeping {
     leaving: VecDeque<(Slice, Part, bool)>,
     /// Dumps that are to be read, from some time on, in this order.
     unread: VecDeque<(Instant, Slice)>,
+    /// Slices that were taken over and whose dumps were read, and when each dump was written.
+    taken: Vec<(Slice, u64)>,
+    /// Fills them with what footers say.
+    filler: Option<Filler>,
     /// Slices that are looked at for changes.
     undumped: VecDeque<Slice>,
     last_dumps: Instant,
@@ -65,13 +71,15 @@ struct Keeping {
 impl Upkeep {
     pub(super) fn start(
         state: Arc<State>,
-        (members, pool): (Arc<dyn Members>, Arc<dyn RadosPool>),
+        (members, pools): (Arc<dyn Members>, Pools),
         options: PooledOptions,
         (runtime, config): (Handle, Arc<ClientConfig>),
         tell: Tell,
     ) -> io::Result<Self> {
         let (end, ended) = channel();
         let now = Instant::now();
+        let Pools { meta: pool, data } = pools;
+        let filler = Filler::start(Arc::clone(&state), data, options.clone(), Arc::clone(&tell))?;
         let mut keeping = Keeping {
             state,
             members,
@@ -83,6 +91,8 @@ impl Upkeep {
             up: HashMap::new(),
             leaving: VecDeque::new(),
             unread: VecDeque::new(),
+            taken: Vec::new(),
+            filler: Some(filler),
             undumped: VecDeque::new(),
             last_dumps: now,
             paused_until: now,
@@ -97,6 +107,8 @@ impl Upkeep {
                     _ => break,
                 }
             }
+            // before the last dumps, which have what it entered
+            drop(keeping.filler.take());
             keeping.finish();
         })?;
         Ok(Self { end: Some(end), thread: Some(thread) })
@@ -205,7 +217,8 @@ impl Keeping {
             }
             if is_unread {
                 // the old dump would be overwritten
-                let mut older = dump::read(&*self.pool, slice).unwrap_or_default();
+                let older = dump::read(&*self.pool, slice).map(|dump| dump.pages);
+                let mut older = older.map(Result::unwrap_or_default).unwrap_or_default();
                 older.append(&mut pages);
                 pages = older;
             }
@@ -225,10 +238,21 @@ impl Keeping {
             else {
                 break;
             };
-            if !self.read(slice) {
-                return false;
-            }
+            let Some(written) = self.read(slice) else { return false };
             self.unread.pop_front();
+            if !self.is_unread(slice) {
+                if written == 0 {
+                    // also of a slice without pages: a dump says until when none are missing
+                    self.state.store.mark_changed(slice);
+                }
+                self.taken.push((slice, written));
+            }
+        }
+        if self.unread.is_empty()
+            && !self.taken.is_empty()
+            && let Some(filler) = &self.filler
+        {
+            filler.fill(std::mem::take(&mut self.taken));
         }
         true
     }
@@ -255,16 +279,21 @@ impl Keeping {
         true
     }
 
-    /// Reads the dump of a slice that was taken over. False if the pool gives none now.
-    fn read(&self, slice: Slice) -> bool {
-        match dump::read(&*self.pool, slice) {
-            Ok(pages) => {
+    /// Reads the dump of a slice that was taken over; when it was written. Nothing if the pool gives none now.
+    fn read(&self, slice: Slice) -> Option<u64> {
+        let dump = dump::read(&*self.pool, slice);
+        match dump.map(|dump| (dump.written, dump.pages)) {
+            Ok((written, Ok(pages))) => {
                 self.state.store.fill(slice, &pages);
-                true
+                Some(written)
+            }
+            Ok((written, Err(error))) => {
+                (self.tell)(Notice::Dump(&error));
+                Some(written)
             }
             Err(error) => {
-                (self.tell)(Notice::Dump(&error));
-                !matches!(error, DumpError::Pool(_))
+                (self.tell)(Notice::Dump(&error.into()));
+                None
             }
         }
     }
@@ -288,9 +317,10 @@ impl Keeping {
             if Instant::now() >= end {
                 return;
             }
-            let Some(mut pages) = self.state.store.changed(slice) else { continue };
+            let changed = self.state.store.changed(slice);
+            let Some(mut pages) = changed.filter(|pages| !pages.is_empty()) else { continue };
             // what was not read yet would be overwritten
-            if self.is_unread(slice) && self.read(slice) {
+            if self.is_unread(slice) && self.read(slice).is_some() {
                 self.state.store.mark_changed(slice);
                 pages = self.state.store.changed(slice).unwrap_or(pages);
             }

@@ -121,8 +121,23 @@ impl Gateways {
 
     /// Starts gateway `number` with these options, and does not wait until it serves.
     pub fn start(&mut self, number: usize, options: &[&str]) {
+        self.start_by(self.command(number), number, options);
+    }
+
+    /// The same in the network namespace `namespace`, which must reach Ceph.
+    pub fn start_in(&mut self, namespace: &str, number: usize, options: &[&str]) {
+        let onefold = self.command(number);
+        let mut command = Command::new("ip");
+        // it becomes the program
+        command.args(["netns", "exec", namespace]).arg(onefold.get_program());
+        for (name, value) in onefold.get_envs() {
+            command.env(name, value.expect("none is removed"));
+        }
+        self.start_by(command, number, options);
+    }
+
+    fn start_by(&mut self, mut command: Command, number: usize, options: &[&str]) {
         let socket = self.socket(number);
-        let mut command = self.command(number);
         command.args(["serve", "--cluster", &self.location(), "--ceph-conf"]);
         command.arg(self.ceph.conf()).arg("--unix").arg(socket).args(options);
         self.ceph.daemons.start(&name(number), command);

@@ -55,6 +55,15 @@ impl Ceph {
     ///
     /// The reason why a test that needs one is skipped: the packages that are missing.
     pub fn start() -> Result<Self, String> {
+        Self::start_on(own_loopback_address())
+    }
+
+    /// The same where daemons listen on this address of the machine, which clients in other network namespaces reach.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_on(address: Ipv4Addr) -> Result<Self, String> {
         let is_missing = |program: &str| Command::new(program).arg("--version").output().is_err();
         let missing: BTreeSet<_> = PROGRAMS
             .into_iter()
@@ -70,13 +79,13 @@ impl Ceph {
         let folder = Folder::new();
         let daemons = Daemons::new(&folder.0);
         let mut ceph = Self { daemons, folder };
-        ceph.begin();
+        ceph.begin(address);
         Ok(ceph)
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, address: Ipv4Addr) {
         let folder = self.folder.0.clone();
-        let monitor = free_address();
+        let monitor = free_port(address);
         let fsid = uuid();
         let key = run(Command::new("ceph-authtool").arg("--gen-print-key"));
         put(&folder.join("ceph.conf"), &conf::configuration(&folder, &fsid, monitor));
@@ -192,6 +201,11 @@ impl Ceph {
         self.start_daemon(kind, id);
     }
 
+    /// The process of a daemon of Ceph, such as `osd.1`, if it runs.
+    pub fn process(&self, name: &str) -> Option<u32> {
+        self.daemons.process(name)
+    }
+
     fn start_daemon(&mut self, kind: &str, id: &str) {
         let mut command = self.program(&format!("ceph-{kind}"), id);
         command.arg("-f");
@@ -226,15 +240,17 @@ impl Drop for Folder {
     }
 }
 
-/// A free port of an address that no other process of this machine uses: a monitor must know its port
-/// before it takes it, and meanwhile nobody else shall.
-fn free_address() -> SocketAddrV4 {
+/// An address that no other process of this machine uses: a monitor must know its port before it takes it, and
+/// meanwhile nobody else shall.
+fn own_loopback_address() -> Ipv4Addr {
     let [_, a, b, c] = (process::id() % 0xFF_FFFE + 1).to_be_bytes();
-    let free =
-        TcpListener::bind((Ipv4Addr::new(127, a, b, c), 0)).and_then(|port| port.local_addr());
-    match free {
+    Ipv4Addr::new(127, a, b, c)
+}
+
+fn free_port(address: Ipv4Addr) -> SocketAddrV4 {
+    match TcpListener::bind((address, 0)).and_then(|port| port.local_addr()) {
         Ok(SocketAddr::V4(address)) => address,
-        other => panic!("no port on the loopback interface: {other:?}"),
+        other => panic!("no port at {address}: {other:?}"),
     }
 }
 

@@ -501,7 +501,7 @@ fn footer(envelope: &Envelope, id: ObjectId, directory: &Directory, end: u64) ->
 const MAX_PADDING: u64 = 1 << 20;
 
 /// The same pages, where slots are positions of groups and of chunks alike.
-fn without_padding(mut directory: Directory) -> Directory {
+pub(crate) fn without_padding(mut directory: Directory) -> Directory {
     let mut numbers = Vec::with_capacity(directory.groups.len());
     let mut next = 0;
     for group in &directory.groups {

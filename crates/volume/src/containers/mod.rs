@@ -5,6 +5,7 @@ pub(crate) mod append;
 pub(crate) mod directories;
 pub(crate) mod entry;
 pub(crate) mod files;
+pub(crate) mod footer;
 pub(crate) mod foreign;
 pub(crate) mod located;
 pub(crate) mod new_pages;

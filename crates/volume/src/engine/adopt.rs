@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, MutexGuard};
 
+use onefold_backend::LogReader;
 use onefold_container::{Codec, Directory, decompress_into};
 use onefold_fingerprint::Fingerprint;
 use onefold_index::Table;
@@ -197,11 +198,12 @@ impl Engine {
     /// Those of `hinted` that are where they are said to be, and what they are there. What cannot be read
     /// is none of them.
     fn verify<'a>(&self, name: SharedName, hinted: Vec<Hinted<'a>>) -> Vec<Verified<'a>> {
-        let known = self.foreign().get(&name);
+        let (known, mut bytes) = (self.foreign().get(&name), None);
         let offsets = known.or_else(|| {
             let sharing = self.sharing().expect("it shares");
-            let state = sharing.look(name).ok().flatten()?;
+            let (state, found) = sharing.look(name).ok().flatten()?;
             if !state.is_sealed {
+                bytes = Some(found);
                 return None;
             }
             let directory = self.files.shared_file(name).directory().ok()?;
@@ -212,7 +214,8 @@ impl Engine {
             Some(offsets)
         });
         let Some(offsets) = offsets.filter(|_| !self.options.verify) else {
-            return self.verify_bytes(name, hinted);
+            let bytes = bytes.or_else(|| self.sharing().expect("it shares").reader(name).ok());
+            return bytes.map_or_else(Vec::new, |bytes| self.verify_bytes(&*bytes, hinted));
         };
         let found = hinted.into_iter().filter_map(|of| {
             let (slot, entry) = offsets.get(&of.hint.offset).filter(|(_, entry)| of.is(entry))?;
@@ -225,9 +228,12 @@ impl Engine {
         self.foreign.lock().expect("nobody panics with it")
     }
 
-    /// The same by their stored bytes.
-    fn verify_bytes<'a>(&self, name: SharedName, mut hinted: Vec<Hinted<'a>>) -> Vec<Verified<'a>> {
-        let Ok(reader) = self.sharing().expect("it shares").reader(name) else { return Vec::new() };
+    /// The same by the bytes that `reader` reads of the container.
+    fn verify_bytes<'a>(
+        &self,
+        reader: &dyn LogReader,
+        mut hinted: Vec<Hinted<'a>>,
+    ) -> Vec<Verified<'a>> {
         hinted.sort_unstable_by_key(|one| one.hint.offset);
         let is_within = |one: &Hinted<'_>| {
             let end = u64::from(one.hint.offset) + u64::from(one.hint.stored_len);
@@ -344,7 +350,7 @@ impl Engine {
         file: &Arc<PageFile>,
     ) -> Result<Option<Directory>, VolumeError> {
         let (Some(name), Some(sharing)) = (file.shared(), self.sharing()) else { return Ok(None) };
-        if sharing.look(name)?.is_some_and(|state| !state.is_sealed) {
+        if sharing.look(name)?.is_some_and(|(state, _)| !state.is_sealed) {
             return Ok(None);
         }
         let mut directory = file.directory()?;

@@ -41,7 +41,10 @@ impl Engine {
             self.room.ensure_reserve(purpose)?;
             self.ensure_quota(appender, next.stored_len as usize, quota)?;
             self.ensure_shared_quota(appender, next.stored_len as usize, purpose)?;
-            self.shard.ensure_current()?;
+            // containers that shards share refuse a superseded writer by themselves
+            if self.sharing().is_none() {
+                self.shard.ensure_current()?;
+            }
             self.ensure_ready(appender, after)?;
             let mut append = || {
                 let number = self.open_container(appender)?;

@@ -111,7 +111,7 @@ pub trait Metadata: Send + Sync {
     ) -> Result<(), VolumeError>;
 
     /// Fails if `writer` is superseded, as far as that can be seen. The caller must ask before it
-    /// changes what batches do not cover: containers.
+    /// changes what batches do not cover: containers, unless these refuse superseded writers by themselves.
     fn expect_current(&self, shard: Shard, writer: Writer) -> Result<(), VolumeError>;
 
     /// Notes durably which batch was acknowledged last, so that taking the shard over finds out if it

@@ -46,6 +46,13 @@ impl Counted {
             gateways.start(number, &options.collect::<Vec<_>>());
             addresses.push(address);
         }
+        Self::at(gateways, addresses)
+    }
+
+    /// Waits until gateways that were started, which tell their metrics at these addresses, are connected with each
+    /// other.
+    pub(super) fn at(gateways: &mut Gateways, addresses: Vec<SocketAddr>) -> Result<Self> {
+        let count = addresses.len();
         for number in 0..count {
             if let Err(ended) = gateways.wait_until_it_listens(number) {
                 bail!("gateway {number} ended, {}: {}", ended.status, ended.said);

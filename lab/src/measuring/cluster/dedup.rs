@@ -17,7 +17,8 @@ use super::cost::{self, Cost};
 use super::counters::{Counted, Metrics};
 use super::load::at;
 use super::space::{Held, Space};
-use crate::measuring::backups;
+use crate::measuring::backups::{self, Work};
+use crate::measuring::record::Dataset;
 
 /// What `cargo lab campaign cluster-dedup` was asked for.
 #[derive(Debug, clap::Args)]
@@ -25,9 +26,9 @@ pub(crate) struct Options {
     /// The program whose gateways are measured
     #[arg(long)]
     onefold: PathBuf,
-    /// The folder of the disk images: the first three by name are written
+    /// The folder of the disk images: the first three by name are written; without it, costs alone are measured
     #[arg(long)]
-    images: PathBuf,
+    images: Option<PathBuf>,
     /// How many MiB of each image are written at most, pieces of zeros not counted
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..))]
     most: u64,
@@ -126,20 +127,19 @@ const NOTES: [&str; 5] = [
 /// Measures, prints and writes the record.
 pub(crate) fn measure(options: &Options) -> Result<()> {
     let (onefold, work) = backups::program_and_work(&options.onefold, None)?;
-    let (folder, dataset) = backups::read_dataset(&options.images)?;
-    let images = images(&folder, options.most)?;
     let mut samples = Vec::new();
-    let all = one_pool(&onefold, &work.fresh("all")?, &images)?;
-    let last = one_pool(&onefold, &work.fresh("last")?, &images[2..])?;
-    samples.extend([all.clone(), last.clone()]);
-    let reference = (bytes(&all), bytes(&last));
     let mut gateways = Gateways::new(super::begin_ceph()?, &onefold);
-    for order in [IN_TURN, AT_ONCE] {
-        if order == AT_ONCE {
-            gateways.use_namespace("at-once");
+    let dataset = match &options.images {
+        Some(images) => {
+            share_images(images, options, &onefold, &work, &mut gateways, &mut samples)?
         }
-        samples.extend(share(&mut gateways, &images, order, reference, options.hints_wait)?);
-    }
+        None => Dataset {
+            name: "pages of random bytes, half of each zeros".into(),
+            digest: "none: drawn from the number of each page".into(),
+            files: 0,
+            bytes: 0,
+        },
+    };
     gateways.use_namespace("cost");
     samples.extend(cost::measure(&mut gateways, options.writes)?.into_iter().map(Sample::Cost));
     drop(gateways);
@@ -149,6 +149,30 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     let notes = super::notes(&options.note, &NOTES);
     let notes: Vec<&str> = notes.into_iter().chain(cost::NOTES).collect();
     backups::write_record(&options.out, dataset, CACHE_STATE, tools, samples, &notes)
+}
+
+/// Measures what gateways store of the images in `folder`.
+fn share_images(
+    folder: &Path,
+    options: &Options,
+    onefold: &Path,
+    work: &Work,
+    gateways: &mut Gateways,
+    samples: &mut Vec<Sample>,
+) -> Result<Dataset> {
+    let (folder, dataset) = backups::read_dataset(folder)?;
+    let images = images(&folder, options.most)?;
+    let all = one_pool(onefold, &work.fresh("all")?, &images)?;
+    let last = one_pool(onefold, &work.fresh("last")?, &images[2..])?;
+    samples.extend([all.clone(), last.clone()]);
+    let reference = (bytes(&all), bytes(&last));
+    for order in [IN_TURN, AT_ONCE] {
+        if order == AT_ONCE {
+            gateways.use_namespace("at-once");
+        }
+        samples.extend(share(gateways, &images, order, reference, options.hints_wait)?);
+    }
+    Ok(dataset)
 }
 
 /// An image, and which of its pieces are written.

@@ -1,13 +1,17 @@
-//! Pools of volumes in a cluster of Ceph: faults, how long a take-over takes, rates beside RBD, and
-//! what gateways store together.
+//! Pools of volumes in a cluster of Ceph: faults, how long a take-over takes, rates beside RBD, what
+//! gateways store together, and how many of them reach what the simulation says.
 
 mod cost;
 mod counters;
 pub(crate) mod dedup;
 pub(crate) mod faults;
 mod load;
+mod network;
 pub(crate) mod peers;
+mod predicted;
+mod processors;
 mod registers;
+pub(crate) mod scaling;
 mod serving;
 mod space;
 pub(crate) mod take_over;

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -154,6 +154,25 @@ impl RadosCluster {
     }
 }
 
+/// How many handles of the client library this process has.
+static HANDLES: Mutex<usize> = Mutex::new(0);
+/// Notified when one is gone.
+static IS_GONE: Condvar = Condvar::new();
+
+fn handles() -> MutexGuard<'static, usize> {
+    HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until all connections of this process have ended; false if that takes longer than `limit`.
+///
+/// A connection that was dropped lives on while an operation is in flight, at most
+/// [`CephOptions::operation_limit`], and its threads a moment longer. A program must not end meanwhile: at its
+/// end the library's memory is taken apart under these threads, which may abort it.
+pub fn wait_for_connections(limit: Duration) -> bool {
+    let waited = IS_GONE.wait_timeout_while(handles(), limit, |count| *count > 0);
+    *waited.unwrap_or_else(PoisonError::into_inner).0 == 0
+}
+
 /// A handle of the client library, connected or not.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -187,6 +206,8 @@ impl Drop for Connection {
             // SAFETY: `new` made the handle, and nothing that needs it is left: each pool, and each
             // operation that was sent, owns a part of this connection.
             unsafe { (functions.rados_shutdown)(handle as *mut Cluster) };
+            *handles() -= 1;
+            IS_GONE.notify_all();
         };
         // It waits for the library's threads, so that none of them may call it.
         match IS_OF_LIBRARY.get() {
@@ -214,6 +235,7 @@ impl Connection {
                 reason: message(code),
             });
         }
+        *handles() += 1;
         Ok(Self { functions, handle, user, fsid: String::new() })
     }
 

@@ -9,6 +9,6 @@ mod functions;
 mod operation;
 mod pool;
 
-pub use cluster::{CephOptions, CephSpace, RadosCluster};
+pub use cluster::{CephOptions, CephSpace, RadosCluster, wait_for_connections};
 pub use error::CephError;
 pub use pool::CephPool;

@@ -129,6 +129,8 @@ pub(super) struct Questions {
 /// Places of answers.
 struct Places {
     length: u64,
+    /// In seconds since 1970: a `time_t`.
+    changed: i64,
     bytes: Vec<u8>,
     bytes_read: usize,
     xattrs: *mut Xattrs,
@@ -164,6 +166,7 @@ impl Questions {
     pub(super) fn new(functions: &'static Functions, query: &Query, longest: u64) -> Self {
         let places = Box::into_raw(Box::new(Places {
             length: 0,
+            changed: 0,
             bytes: Vec::new(),
             bytes_read: 0,
             xattrs: ptr::null_mut(),
@@ -202,10 +205,10 @@ impl Questions {
     fn ask(&self, query: &Query, longest: u64) {
         let (f, list, places) = (self.functions, self.list, self.places);
         // SAFETY: `list` and `places` live until this drops, and nothing else uses the places meanwhile.
-        // The modification time is not asked for.
         unsafe {
+            let (length, changed) = (&raw mut (*places).length, &raw mut (*places).changed);
             let result = &raw mut (*places).result;
-            (f.rados_read_op_stat)(list, &raw mut (*places).length, ptr::null_mut(), result);
+            (f.rados_read_op_stat)(list, length, changed, result);
         }
         let range = query.range.clone().unwrap_or_default();
         // Asked for no byte, the engine would answer all.
@@ -252,6 +255,7 @@ impl Questions {
         Ok(Answer {
             version,
             length: places.length,
+            changed: places.changed.try_into().unwrap_or_default(),
             bytes: bytes.into(),
             xattrs: xattrs(self.functions, places.xattrs)?,
             omap: omap(self.functions, places.omap)?,
