@@ -16,6 +16,7 @@ mod compat;
 mod dataset;
 mod decisions;
 pub mod digest;
+mod dist;
 mod edges;
 mod emulate;
 mod figures;
@@ -28,6 +29,7 @@ mod mutants;
 mod old_program;
 pub mod outcome;
 pub mod programs;
+mod python;
 pub mod record;
 mod repository_loops;
 pub mod s3_server;
@@ -92,6 +94,8 @@ enum Command {
     },
     /// Write the tables of figures in the documents anew, from the records
     Figures,
+    /// Make what users download: static programs, a Debian package, checksums
+    Dist(dist::Options),
     /// Run something long by hand
     #[command(subcommand)]
     Campaign(CampaignCommand),
@@ -249,6 +253,7 @@ pub fn run() -> ExitCode {
         }
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
+        Command::Dist(options) => dist::run(Cargo::default(), options),
         Command::Compat { old: Some(revision) } => compat::with_old(Cargo::default(), &revision),
         Command::Compat { old: None } => compat::make(Cargo::default()),
         Command::ClusterDemo { once } => cluster_demo::run(Cargo::default(), once),

@@ -11,8 +11,11 @@ use onefold_volume::Pool;
 use serde::Serialize;
 
 use super::volume_clone::CloneArgs;
+#[cfg(feature = "cluster")]
 use super::volume_move::Move;
 use super::volume_stream::{Export, Import};
+#[cfg(not(feature = "cluster"))]
+use crate::cluster::Absent as Move;
 use crate::console::Console;
 use crate::count::count;
 use crate::exit::Exit;
@@ -212,6 +215,7 @@ enum Action {
     Scrub(Scrub),
     Stats(Stats),
     Compact(Compact),
+    #[cfg_attr(not(feature = "cluster"), command(hide = true))]
     Move(Move),
     Upgrade(Upgrade),
 }
