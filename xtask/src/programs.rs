@@ -66,6 +66,11 @@ const NEEDS: &[Need] = &[
     Need { program: "nbd-client", package: "nbd-client", why: "gives a guest's kernel a volume" },
     Need { program: "busybox", package: "busybox-static", why: "is what a guest runs" },
     Need { program: "xz", package: "xz-utils", why: "unpacks modules of a guest's kernel" },
+    Need {
+        program: "dpkg-shlibdeps",
+        package: "dpkg-dev",
+        why: "finds out which libraries the Debian package needs",
+    },
     Need { program: "fio", package: "fio", why: "verifies what it wrote to the NBD server" },
     Need {
         program: "valgrind",

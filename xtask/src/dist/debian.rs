@@ -73,7 +73,9 @@ fn ours(name: &str) -> PathBuf {
 
 /// Puts all files where they are installed.
 fn lay_out(program: &Path, sbom: Option<&Path>, root: &Path) -> Result<()> {
-    put(program, &root.join("usr/bin/onefold"), 0o755)?;
+    let installed = root.join("usr/bin/onefold");
+    put(program, &installed, 0o755)?;
+    programs::succeed(Command::new("strip").arg("--strip-debug").arg(&installed))?;
     let pages = root.join("usr/share/man/man1");
     texts::write_pages(program, &pages)?;
     for entry in fs::read_dir(&pages).with_context(|| pages.display().to_string())? {

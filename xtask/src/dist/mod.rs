@@ -7,18 +7,20 @@
 //! | texts.rs | man pages and completions |
 //! | debian.rs | the Debian package |
 //! | sbom.rs | the list of crates in the program |
+//! | deny.rs | the check of licences, duplicates and sources of crates |
+//! | tools.rs | programs of crates.io that this takes |
 //! | sums.rs | checksums, and their signature |
 //! | files.rs | folders and archives whose bytes depend on their content only |
 //! | twice.rs | the proof that two builds are equal |
-//! | macos.rs | the check that the command compiles for macOS |
 
 mod debian;
+mod deny;
 mod files;
-mod macos;
 mod program;
 mod sbom;
 mod sums;
 mod texts;
+mod tools;
 mod twice;
 mod zig;
 
@@ -27,7 +29,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 use self::files::{fresh, put};
@@ -59,11 +61,16 @@ enum What {
         /// The program to pack, if it is built already
         #[arg(long)]
         program: Option<PathBuf>,
+        /// The folder for the package [default: target/dist]
+        #[arg(long)]
+        out: Option<PathBuf>,
     },
     /// Build the static program in two folders, and compare
     Twice,
-    /// Check that the command compiles for macOS
-    Macos,
+    /// Check licences, duplicates and sources of the dependencies
+    Deny,
+    /// Check that the command compiles with the oldest Rust that Cargo.toml names
+    OldestRust,
     /// Sign the checksums of what was made
     Sign {
         /// The releaser's private key, as ssh-keygen makes it
@@ -75,6 +82,45 @@ enum What {
 fn target(arch: &str) -> Result<Target, String> {
     let found = TARGETS.into_iter().find(|target| target.arch == arch);
     found.ok_or_else(|| "expected x86_64 or aarch64".to_owned())
+}
+
+/// Makes all that a release has, builds it again elsewhere, and compares; then tries the oldest Rust, and the
+/// packages in a clean root.
+pub(crate) fn campaign(cargo: Cargo) -> Result<()> {
+    let folder = folder();
+    everything(cargo, &folder)?;
+    let own = format!("{}-{ALLOCATOR}", own_target()?.arch);
+    let container = folder.join("container/onefold");
+    put(&container, &folder.join("programs").join(own).join("onefold"), 0o755)?;
+    twice::run(cargo)?;
+    check_oldest_rust()?;
+    deny::check(cargo)?;
+    let mut tests = cargo.command();
+    tests.args(["test", "--package", "xtask", "--test", "packages"]);
+    programs::succeed(tests.env("ONEFOLD_REQUIRE_ALL", "1"))?;
+    println!("campaign: the packages are made, equal when made again, and installed");
+    Ok(())
+}
+
+/// Checks the workspace with the oldest compiler that Cargo.toml names.
+fn check_oldest_rust() -> Result<()> {
+    let file = workspace::root().join("Cargo.toml");
+    let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let oldest = manifest::value(&text, "workspace.package", "rust-version");
+    let oldest = oldest.with_context(|| format!("{}: no rust-version", file.display()))?;
+    let oldest = oldest.trim_matches('"');
+    let rustup = |arguments: &[&str]| {
+        let mut rustup = Command::new("rustup");
+        rustup.args(arguments).current_dir(workspace::root());
+        // those of the cargo that runs this program
+        rustup.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
+        rustup.env("CARGO_TARGET_DIR", workspace::target_dir().join("oldest-rust"));
+        programs::succeed(&mut rustup)
+    };
+    rustup(&["toolchain", "install", oldest, "--profile", "minimal"])?;
+    rustup(&["run", oldest, "cargo", "check", "--locked", "--package", "onefold"])?;
+    println!("dist: the command compiles with Rust {oldest}");
+    Ok(())
 }
 
 /// Makes what was asked for, or all that a release has.
@@ -90,7 +136,8 @@ pub(crate) fn run(cargo: Cargo, options: Options) -> Result<()> {
             println!("dist: {}", kept.join("onefold").display());
             Ok(())
         }
-        Some(What::Deb { program }) => {
+        Some(What::Deb { program, out }) => {
+            let folder = out.unwrap_or(folder);
             let program = match program {
                 Some(program) => program,
                 None => build_dynamic(cargo)?,
@@ -101,10 +148,8 @@ pub(crate) fn run(cargo: Cargo, options: Options) -> Result<()> {
             Ok(())
         }
         Some(What::Twice) => twice::run(cargo),
-        Some(What::Macos) => match macos::check(cargo)? {
-            macos::Outcome::Compiles => Ok(()),
-            macos::Outcome::Skipped(reason) => bail!("not checked: {reason}"),
-        },
+        Some(What::Deny) => deny::check(cargo),
+        Some(What::OldestRust) => check_oldest_rust(),
         Some(What::Sign { key }) => sums::sign(&folder, &key),
     }
 }

@@ -6,11 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::tools;
 use crate::programs;
 use crate::workspace::{self, Cargo};
-
-/// The tool, and its version.
-const TOOL: [&str; 2] = ["cargo-cyclonedx", "0.5.9"];
 
 /// What the document is called.
 pub(crate) const NAME: &str = "onefold.cdx.json";
@@ -21,15 +19,7 @@ pub(crate) const NAME: &str = "onefold.cdx.json";
 ///
 /// If the tool cannot be installed, or fails.
 pub(crate) fn write(cargo: Cargo, file: &Path, time: &str) -> Result<()> {
-    let tools = workspace::target_dir().join("tools");
-    let [package, version] = TOOL;
-    let tool = tools.join("bin").join(package);
-    if !tool.exists() {
-        println!("setup: cargo install {package}");
-        let mut install = cargo.command();
-        install.args(["install", package, "--version", version, "--locked", "--root"]).arg(&tools);
-        programs::succeed(&mut install)?;
-    }
+    let tool = tools::install(cargo, "cargo-cyclonedx", "0.5.9")?;
     // The tool writes beside each manifest of the workspace, so it gets a copy.
     let copy = workspace::target_dir().join("sbom-source");
     super::copy_source(&copy)?;
