@@ -71,6 +71,7 @@ const NEEDS: &[Need] = &[
         package: "dpkg-dev",
         why: "finds out which libraries the Debian package needs",
     },
+    Need { program: "ssh-keygen", package: "openssh-client", why: "signs checksums" },
     Need { program: "fio", package: "fio", why: "verifies what it wrote to the NBD server" },
     Need {
         program: "valgrind",

@@ -10,7 +10,7 @@ use onefold_backend::{BackendError, Folder, LocalFolder};
 use onefold_terminal::most_files;
 use onefold_volume::{Hash, IndexLayout, Options, Pool, Repaired, Upgraded, VolumeError};
 
-use crate::cluster::{self, CephArgs, CephLocation, Reached};
+use crate::cluster::{self, CephArgs, CephLocation};
 use crate::console::Console;
 use crate::domain::Volumes;
 use crate::service::control::Asking;
@@ -377,7 +377,7 @@ impl PoolArgs {
 
     /// The cluster of the pool, unless it is in a folder.
     #[cfg(feature = "cluster")]
-    pub(crate) fn reach(&self) -> Result<Option<Reached>> {
+    pub(crate) fn reach(&self) -> Result<Option<cluster::Reached>> {
         match self.at()? {
             Where::Folder(_) => Ok(None),
             Where::Cluster(location) => self.ceph.reach(location).map(Some),

@@ -2,6 +2,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use onefold_testkit::skip;
 
@@ -12,8 +13,16 @@ fn root() -> Option<Root> {
     Root::new().map_err(|why| skip(&format!("no clean root: {why}"))).ok()
 }
 
-/// The Debian package of the program as the tests have it, in a folder of the test's own.
-fn package(folder: &Path) -> PathBuf {
+/// The Debian package of the program as the tests have it, made once for all of them.
+fn package() -> &'static Path {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| make_package(&xtask::workspace::target_dir().join("packages/made")))
+}
+
+fn make_package(folder: &Path) -> PathBuf {
+    if folder.exists() {
+        fs::remove_dir_all(folder).unwrap();
+    }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
         .args(["build", "--quiet", "--package", "onefold", "--bin", "onefold"])
@@ -31,10 +40,9 @@ fn package(folder: &Path) -> PathBuf {
 /// A root with the package in its folder `/root`.
 fn with_package() -> Option<Root> {
     let root = root()?;
-    let folder = tempfile::tempdir().unwrap();
-    let package = package(folder.path());
+    let package = package();
     let name = package.file_name().unwrap().to_str().unwrap().to_owned();
-    fs::copy(&package, root.path("/root").join(name)).unwrap();
+    fs::copy(package, root.path("/root").join(name)).unwrap();
     Some(root)
 }
 
@@ -50,7 +58,7 @@ fn the_debian_package_installs_what_it_promises_and_removes_it() {
     assert!(page.contains("onefold volume create --pool /srv/pool --size 100GiB disk"), "{page}");
     let loaded = ". /usr/share/bash-completion/bash_completion; _completion_loader onefold; complete -p onefold";
     assert!(root.ok(loaded).contains("_onefold"));
-    let offered = root.ok("fish --no-config -c 'complete --do-complete \"onefold back\"'");
+    let offered = root.ok("fish -c 'complete --do-complete \"onefold back\"'");
     assert!(offered.contains("backup"), "{offered}");
     let loaded = root.ok("zsh -f -c 'autoload -U compinit; compinit -u -D; print $_comps[onefold]'");
     assert_eq!(loaded.trim(), "_onefold");

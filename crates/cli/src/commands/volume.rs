@@ -181,6 +181,9 @@ had the newest version already.";
 /// All of them are accepted, because they are the same wherever a pool is opened.
 pub(crate) fn showing_what_matters(volume: Command) -> Command {
     volume.mut_subcommands(|action| {
+        if cfg!(not(feature = "cluster")) && action.get_name() == "move" {
+            return action;
+        }
         let shown: &[&str] = match action.get_name() {
             "create" => &["compression"],
             "import" => &["memory", "index_memory", "index", "compression", "verify", "quota"],
