@@ -23,7 +23,7 @@ const RECOMMENDS: &str = "fuse3";
 const SUGGESTS: &str = "librados2";
 
 /// Makes the package of `program` below `folder`, and returns its path. `sbom` is the list of crates, if one was
-/// made; `time` is that of all files.
+/// made; `time` is that of all files. If `is_fast`, the package is larger.
 ///
 /// # Errors
 ///
@@ -33,6 +33,7 @@ pub(crate) fn package(
     sbom: Option<&Path>,
     time: &str,
     folder: &Path,
+    is_fast: bool,
 ) -> Result<PathBuf> {
     let root = folder.join("debian-root");
     fresh(&root)?;
@@ -57,7 +58,8 @@ pub(crate) fn package(
     let made = folder.join(format!("onefold_{version}_{arch}.deb"));
     programs::succeed(
         Command::new("dpkg-deb")
-            .args(["--root-owner-group", "-Zxz", "--build"])
+            .args(["--root-owner-group", if is_fast { "-z1" } else { "-z6" }])
+            .args([if is_fast { "-Zgzip" } else { "-Zxz" }, "--build"])
             .arg(&root)
             .arg(&made)
             .env("SOURCE_DATE_EPOCH", time),

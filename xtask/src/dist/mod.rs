@@ -64,6 +64,9 @@ enum What {
         /// The folder for the package [default: target/dist]
         #[arg(long)]
         out: Option<PathBuf>,
+        /// Compress little, for tests
+        #[arg(long)]
+        fast: bool,
     },
     /// Build the static program in two folders, and compare
     Twice,
@@ -136,14 +139,14 @@ pub(crate) fn run(cargo: Cargo, options: Options) -> Result<()> {
             println!("dist: {}", kept.join("onefold").display());
             Ok(())
         }
-        Some(What::Deb { program, out }) => {
+        Some(What::Deb { program, out, fast }) => {
             let folder = out.unwrap_or(folder);
             let program = match program {
                 Some(program) => program,
                 None => build_dynamic(cargo)?,
             };
             fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-            let made = debian::package(&program, None, &files::time()?, &folder)?;
+            let made = debian::package(&program, None, &files::time()?, &folder, fast)?;
             println!("dist: {}", made.display());
             Ok(())
         }
@@ -206,7 +209,7 @@ fn everything(cargo: Cargo, folder: &Path) -> Result<()> {
     ] {
         put(&from, &folder.join("container").join(name), mode)?;
     }
-    debian::package(&build_dynamic(cargo)?, Some(&sbom), &time, folder)?;
+    debian::package(&build_dynamic(cargo)?, Some(&sbom), &time, folder, false)?;
     sums::write(folder)?;
     println!("dist: {}", folder.display());
     Ok(())

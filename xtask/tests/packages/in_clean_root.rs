@@ -31,7 +31,7 @@ fn make_package(folder: &Path) -> PathBuf {
     assert!(built.unwrap().success(), "the program does not build");
     let program = xtask::workspace::target_dir().join("debug/onefold");
     let mut dist = Command::new(env!("CARGO_BIN_EXE_xtask"));
-    dist.args(["dist", "deb", "--program"]).arg(program).arg("--out").arg(folder);
+    dist.args(["dist", "deb", "--fast", "--program"]).arg(program).arg("--out").arg(folder);
     assert!(dist.status().unwrap().success(), "no package was made");
     let mut made = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     made.find(|path| path.extension().is_some_and(|extension| extension == "deb")).unwrap()
