@@ -7,9 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 pub(crate) use onefold_backend::rados::CephLocation;
-use onefold_backend::rados::{
-    CephOptions, CountedRados, RadosCluster, RadosCounters, RadosPool,
-};
+use onefold_backend::rados::{CephOptions, CountedRados, RadosCluster, RadosCounters, RadosPool};
 use onefold_cluster::{About, Domain, GatewayRecord};
 use onefold_seal::ObjectId;
 

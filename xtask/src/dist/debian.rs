@@ -119,7 +119,11 @@ fn lay_out(program: &Path, sbom: Option<&Path>, root: &Path) -> Result<()> {
 fn depends(program: &Path, folder: &Path) -> Result<String> {
     // The tool wants a source package, and writes beside it.
     let stub = folder.join("shlibs");
-    write(&stub.join("debian/control"), b"Source: onefold\n\nPackage: onefold\nArchitecture: any\n", 0o644)?;
+    write(
+        &stub.join("debian/control"),
+        b"Source: onefold\n\nPackage: onefold\nArchitecture: any\n",
+        0o644,
+    )?;
     let said = text(Command::new("dpkg-shlibdeps").arg("-O").arg(program).current_dir(&stub))?;
     fs::remove_dir_all(&stub).with_context(|| stub.display().to_string())?;
     let depends = said.strip_prefix("shlibs:Depends=").map(str::to_owned);

@@ -184,6 +184,13 @@ fn build_dynamic(cargo: Cargo) -> Result<PathBuf> {
     program::build_dynamic(cargo, workspace::root(), &program::folder())
 }
 
+/// What the folder of the container image has beside the program and the list of crates.
+const BESIDE_IN_CONTAINER: [(&str, &str); 3] = [
+    ("LICENSE-MIT", "LICENSE-MIT"),
+    ("LICENSE-APACHE", "LICENSE-APACHE"),
+    ("packaging/Containerfile", "Containerfile"),
+];
+
 /// Makes all that a release has: archives of the static programs, the Debian package, the folder of the container
 /// image, the list of crates and the checksums.
 fn everything(cargo: Cargo, folder: &Path) -> Result<()> {
@@ -200,14 +207,11 @@ fn everything(cargo: Cargo, folder: &Path) -> Result<()> {
         };
         archive(target, &built, &own_program, &sbom, &time, folder)?;
     }
-    for (from, name, mode) in [
-        (own_program, "onefold", 0o755),
-        (sbom.clone(), sbom::NAME, 0o644),
-        (workspace::root().join("LICENSE-MIT"), "LICENSE-MIT", 0o644),
-        (workspace::root().join("LICENSE-APACHE"), "LICENSE-APACHE", 0o644),
-        (workspace::root().join("packaging/Containerfile"), "Containerfile", 0o644),
-    ] {
-        put(&from, &folder.join("container").join(name), mode)?;
+    let container = folder.join("container");
+    put(&own_program, &container.join("onefold"), 0o755)?;
+    put(&sbom, &container.join(sbom::NAME), 0o644)?;
+    for (file, name) in BESIDE_IN_CONTAINER {
+        put(&workspace::root().join(file), &container.join(name), 0o644)?;
     }
     debian::package(&build_dynamic(cargo)?, Some(&sbom), &time, folder, false)?;
     sums::write(folder)?;
@@ -259,4 +263,41 @@ pub(crate) fn copy_source(to: &Path) -> Result<()> {
             .arg(to)
             .current_dir(workspace::root()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_container_copies_what_its_folder_has() {
+        let file = workspace::root().join("packaging/Containerfile");
+        let text = fs::read_to_string(file).unwrap();
+        let mut has: Vec<&str> = BESIDE_IN_CONTAINER.iter().map(|(_, name)| *name).collect();
+        has.extend(["onefold", sbom::NAME]);
+        let mut copied = 0;
+        for line in text.lines().filter_map(|line| line.strip_prefix("COPY ")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (target, sources) = words.split_last().unwrap();
+            assert!(target.starts_with("/usr/"), "{line}");
+            assert!(sources.iter().all(|source| has.contains(source)), "{line}");
+            copied += sources.len();
+        }
+        // the file itself is not copied
+        assert_eq!(copied, has.len() - 1);
+    }
+
+    #[test]
+    fn archives_are_called_as_cargo_binstall_looks_for_them() {
+        let manifest = fs::read_to_string(workspace::root().join("crates/cli/Cargo.toml")).unwrap();
+        for target in TARGETS {
+            let gnu = target.triple.replace("musl", "gnu");
+            let section = format!("[package.metadata.binstall.overrides.{gnu}]");
+            let section = manifest.split(&section).nth(1).unwrap().split("\n[").next().unwrap();
+            let name = format!("onefold-{{ version }}-{}", target.triple);
+            assert!(section.contains(&format!("/{name}.tar.gz")), "{section}");
+            assert!(section.contains(&format!("\"{name}/{{ bin }}")), "{section}");
+        }
+        assert!(manifest.contains("/onefold-{ version }-{ target }.tar.gz"));
+    }
 }

@@ -96,7 +96,8 @@ fn release(cargo: Cargo, source: &Path, into: &Path) -> Result<Command> {
 /// The folders that a program may name, and what stands for them, the longest folder last, as later ones win.
 fn folders(source: &Path, into: &Path) -> Result<Vec<(String, &'static str)>> {
     let home = env::var_os("HOME").map(PathBuf::from);
-    let cargo = env::var_os("CARGO_HOME").map(PathBuf::from).or(home.map(|home| home.join(".cargo")));
+    let cargo =
+        env::var_os("CARGO_HOME").map(PathBuf::from).or(home.map(|home| home.join(".cargo")));
     let text = |path: &Path| {
         let text = path.to_str().map(str::to_owned);
         text.with_context(|| format!("{}: expected a path in UTF-8", path.display()))

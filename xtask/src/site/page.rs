@@ -142,7 +142,10 @@ mod tests {
     #[test]
     fn links_lead_to_pages_and_headings_have_names() {
         let texts = [
-            ("README.md", "# One\n[two](docs/two.md#a-b) [folder](docs) [code](x.rs) [far](https://x/y.md)"),
+            (
+                "README.md",
+                "# One\n[two](docs/two.md#a-b) [folder](docs) [code](x.rs) [far](https://x/y.md)",
+            ),
             ("docs/README.md", "# Docs <1>\n"),
             ("docs/two.md", "# Two\n## A b\n## A b\n[up](../README.md) [here](#a-b)\n"),
         ];

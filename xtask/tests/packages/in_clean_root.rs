@@ -49,9 +49,13 @@ fn with_package() -> Option<Root> {
 #[test]
 fn the_debian_package_installs_what_it_promises_and_removes_it() {
     let Some(root) = with_package() else { return };
-    let before = root.ok("find /usr /etc /var/lib/systemd -path /usr/share/doc -prune -o -print | sort");
+    let before =
+        root.ok("find /usr /etc /var/lib/systemd -path /usr/share/doc -prune -o -print | sort");
     root.ok("dpkg --install ./onefold_*.deb");
-    assert_eq!(root.ok("onefold --version").trim(), format!("onefold {}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        root.ok("onefold --version").trim(),
+        format!("onefold {}", env!("CARGO_PKG_VERSION"))
+    );
     root.ok("onefold cluster --help");
 
     let page = root.ok("man onefold-volume-create");
@@ -60,10 +64,13 @@ fn the_debian_package_installs_what_it_promises_and_removes_it() {
     assert!(root.ok(loaded).contains("_onefold"));
     let offered = root.ok("fish -c 'complete --do-complete \"onefold back\"'");
     assert!(offered.contains("backup"), "{offered}");
-    let loaded = root.ok("zsh -f -c 'autoload -U compinit; compinit -u -D; print $_comps[onefold]'");
+    let loaded =
+        root.ok("zsh -f -c 'autoload -U compinit; compinit -u -D; print $_comps[onefold]'");
     assert_eq!(loaded.trim(), "_onefold");
 
-    for unit in ["onefold-backup@home.service", "onefold-backup@home.timer", "onefold-serve@disks.service"] {
+    for unit in
+        ["onefold-backup@home.service", "onefold-backup@home.timer", "onefold-serve@disks.service"]
+    {
         let found = root.ok(&format!("systemd-analyze verify {unit} 2>&1"));
         assert!(!found.contains("onefold"), "{unit}: {found}");
     }
@@ -73,11 +80,19 @@ fn the_debian_package_installs_what_it_promises_and_removes_it() {
     root.ok("test -s /usr/share/doc/onefold/copyright");
 
     root.ok("dpkg --purge onefold");
-    let after = root.ok("find /usr /etc /var/lib/systemd -path /usr/share/doc -prune -o -print | sort");
+    let after =
+        root.ok("find /usr /etc /var/lib/systemd -path /usr/share/doc -prune -o -print | sort");
     let is_of_users = |line: &&str| {
         // the user stays, and other programs note it
-        !["/etc/passwd-", "/etc/shadow-", "/etc/group-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-"]
-            .contains(line)
+        ![
+            "/etc/passwd-",
+            "/etc/shadow-",
+            "/etc/group-",
+            "/etc/gshadow-",
+            "/etc/subuid-",
+            "/etc/subgid-",
+        ]
+        .contains(line)
     };
     let names = |all: &str| all.lines().filter(is_of_users).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(names(&after), names(&before));
@@ -155,7 +170,9 @@ fn a_static_build_names_what_it_lacks() {
     }
     let Some(root) = root() else { return };
     fs::copy(&program, root.path("/usr/local/bin/onefold")).unwrap();
-    for command in ["cluster status ceph:a/b", "volume move a --to b", "volume list --cluster ceph:a/b"] {
+    for command in
+        ["cluster status ceph:a/b", "volume move a --to b", "volume list --cluster ceph:a/b"]
+    {
         let output = root.sh(&format!("onefold {command}"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{command}: {said}");

@@ -7,7 +7,8 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// What is in the root beside the smallest Debian: what packages recommend, and what looks at them.
-const INCLUDED: &str = "bash-completion,ca-certificates,fish,fuse3,man-db,openssh-client,systemd,zsh";
+const INCLUDED: &str =
+    "bash-completion,ca-certificates,fish,fuse3,man-db,openssh-client,systemd,zsh";
 
 const SUITE: &str = "bookworm";
 

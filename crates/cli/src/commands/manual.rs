@@ -225,6 +225,9 @@ mod tests {
     fn a_line_that_begins_with_a_dot_is_text_and_no_request() {
         let section = Section { title: "Examples", lines: vec![".x"], prose: vec!["'y"] };
         let page = write_section(&section).render();
-        assert!(!page.lines().any(|line| line.starts_with(".x") || line.starts_with("'y")), "{page}");
+        assert!(
+            !page.lines().any(|line| line.starts_with(".x") || line.starts_with("'y")),
+            "{page}"
+        );
     }
 }

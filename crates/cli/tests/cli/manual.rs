@@ -23,7 +23,10 @@ fn the_document_does_not_depend_on_the_machine() {
     let lab = Lab::new();
     let made = lab.ok("manual").stdout;
     let mut elsewhere = lab.command("manual");
-    elsewhere.env("COLUMNS", "40").env("ONEFOLD_POOL", "/secret").env("ONEFOLD_REPOSITORY", "/secret");
+    elsewhere
+        .env("COLUMNS", "40")
+        .env("ONEFOLD_POOL", "/secret")
+        .env("ONEFOLD_REPOSITORY", "/secret");
     let elsewhere = elsewhere.output().unwrap();
     assert_eq!(made, String::from_utf8(elsewhere.stdout).unwrap());
     assert!(!made.contains("/secret"));
