@@ -18,10 +18,12 @@ pub(crate) enum Area {
     Web,
     /// Volumes over many machines, and Ceph, which keeps them
     Cluster,
+    /// What users install, in a clean root
+    Packages,
 }
 
 /// The areas beside the core: packages, and modules of the command's tests.
-const BESIDE_CORE: [(Area, &[&str], &[&str]); 4] = [
+const BESIDE_CORE: [(Area, &[&str], &[&str]); 5] = [
     (
         Area::Places,
         &["onefold-backend", "onefold-testkit"],
@@ -45,11 +47,15 @@ const BESIDE_CORE: [(Area, &[&str], &[&str]); 4] = [
     ),
     (Area::Web, &[], &["bench_page"]),
     (Area::Cluster, &["onefold-cluster"], &["cluster"]),
+    (Area::Packages, &[], &[]),
 ];
 
 /// Tests that need Ceph, in a package of the places: its name, the file of its tests, the module. They
 /// are of the clusters.
 const ON_CEPH: [&str; 3] = ["onefold-backend", "rados", "ceph::"];
+
+/// Tests that install packages in a clean root: the package, the file, the module. They are an area of their own.
+const IN_ROOT: [&str; 3] = ["xtask", "packages", "in_clean_root::"];
 
 /// The package of the command.
 const COMMAND: &str = "onefold";
@@ -76,6 +82,10 @@ impl Area {
             let [package, tests, module] = ON_CEPH;
             commands.push(words(&["-p", package, "--test", tests, "--", module]));
         }
+        if self == Self::Packages {
+            let [package, tests, module] = IN_ROOT;
+            commands.push(words(&["-p", package, "--test", tests, "--", module]));
+        }
         if !modules.is_empty() {
             let mut command = words(&["--workspace", "--test", "cli", "--"]);
             command.extend(modules.iter().map(|module| format!("{module}::")));
@@ -93,6 +103,8 @@ fn core() -> Vec<Vec<String>> {
         command
             .extend(modules.iter().flat_map(|module| words(&["--skip", &format!("{module}::")])));
     }
+    let [.., in_root] = IN_ROOT;
+    libraries.extend(words(&["--", "--skip", in_root]));
     vec![libraries, words(&["--workspace", "--bin", COMMAND]), command]
 }
 
@@ -131,12 +143,22 @@ mod tests {
     fn the_core_leaves_out_what_another_area_runs() {
         let core = Area::Core.arguments().concat();
         let [.., on_ceph] = ON_CEPH;
-        for area in [Area::Places, Area::Volumes, Area::Web, Area::Cluster] {
+        for area in [Area::Places, Area::Volumes, Area::Web, Area::Cluster, Area::Packages] {
             for word in area.arguments().concat().into_iter().filter(|word| word != on_ceph) {
                 let is_own = word.ends_with("::") || word.starts_with("onefold-");
                 assert!(!is_own || core.contains(&word), "{area:?}: {word}");
             }
         }
+    }
+
+    #[test]
+    fn the_tests_in_a_clean_root_are_there_and_run_once() {
+        let [_, tests, module] = IN_ROOT;
+        let folder = workspace::root().join("xtask/tests").join(tests);
+        let declared = format!("mod {};", module.trim_end_matches("::"));
+        assert!(fs::read_to_string(folder.join("main.rs")).unwrap().contains(&declared));
+        assert!(Area::Core.arguments()[0].ends_with(&words(&["--", "--skip", module])));
+        assert!(Area::Packages.arguments()[0].ends_with(&words(&["--", module])));
     }
 
     #[test]

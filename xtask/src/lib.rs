@@ -1,5 +1,5 @@
-//! Developer commands: `cargo xtask test | tidy | floors | figures | dataset | campaign | compat | cluster-demo |
-//! instructions`.
+//! Developer commands: `cargo xtask test | tidy | floors | figures | dataset | dist | site | campaign | compat |
+//! cluster-demo | instructions`.
 //!
 //! Depends on no crate of the engine, so that it builds, and judges, while they are broken. What is
 //! public is for the laboratory, which measures and is `cargo lab`.
@@ -16,6 +16,7 @@ mod compat;
 mod dataset;
 mod decisions;
 pub mod digest;
+mod dist;
 mod edges;
 mod emulate;
 mod figures;
@@ -28,10 +29,12 @@ mod mutants;
 mod old_program;
 pub mod outcome;
 pub mod programs;
+mod python;
 pub mod record;
 mod repository_loops;
 pub mod s3_server;
 pub mod sample_tree;
+mod site;
 mod suite;
 mod tally;
 mod tidy;
@@ -92,6 +95,10 @@ enum Command {
     },
     /// Write the tables of figures in the documents anew, from the records
     Figures,
+    /// Make what users download: static programs, a Debian package, checksums
+    Dist(dist::Options),
+    /// Write the documents as pages for a browser to target/site
+    Site,
     /// Run something long by hand
     #[command(subcommand)]
     Campaign(CampaignCommand),
@@ -188,6 +195,8 @@ enum CampaignCommand {
         #[arg(long)]
         out: PathBuf,
     },
+    /// Make the packages, twice, try the oldest Rust, and install the packages in a clean root
+    Dist,
     /// Run the tests of the kernels under the address sanitizer
     Asan,
     /// Run the tests of the kernels' edges in Miri
@@ -247,8 +256,11 @@ pub fn run() -> ExitCode {
         Command::Campaign(CampaignCommand::Room { seconds, out }) => {
             campaign::room(seconds, out.as_deref())
         }
+        Command::Campaign(CampaignCommand::Dist) => dist::campaign(Cargo::default()),
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
+        Command::Site => site::write(&workspace::target_dir().join("site")),
+        Command::Dist(options) => dist::run(Cargo::default(), options),
         Command::Compat { old: Some(revision) } => compat::with_old(Cargo::default(), &revision),
         Command::Compat { old: None } => compat::make(Cargo::default()),
         Command::ClusterDemo { once } => cluster_demo::run(Cargo::default(), once),

@@ -66,6 +66,12 @@ const NEEDS: &[Need] = &[
     Need { program: "nbd-client", package: "nbd-client", why: "gives a guest's kernel a volume" },
     Need { program: "busybox", package: "busybox-static", why: "is what a guest runs" },
     Need { program: "xz", package: "xz-utils", why: "unpacks modules of a guest's kernel" },
+    Need {
+        program: "dpkg-shlibdeps",
+        package: "dpkg-dev",
+        why: "finds out which libraries the Debian package needs",
+    },
+    Need { program: "ssh-keygen", package: "openssh-client", why: "signs checksums" },
     Need { program: "fio", package: "fio", why: "verifies what it wrote to the NBD server" },
     Need {
         program: "valgrind",
@@ -213,9 +219,11 @@ fn install_targets(cargo: Cargo, targets: &[&Target]) -> Result<()> {
         .filter(|target| !has_standard_library(target.triple))
         .map(|target| target.triple)
         .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
+    if missing.is_empty() { Ok(()) } else { add_targets(cargo, &missing) }
+}
+
+/// Installs the standard libraries for these targets.
+fn add_targets(cargo: Cargo, missing: &[&str]) -> Result<()> {
     let list = missing.join(" ");
     if cargo.offline {
         bail!("no standard library, being offline: {list}");
@@ -224,10 +232,22 @@ fn install_targets(cargo: Cargo, targets: &[&Target]) -> Result<()> {
         bail!("no rustup here; install the standard library by hand for {list}");
     }
     println!("setup: rustup target add {list}");
-    if succeeds(Command::new("rustup").args(["target", "add"]).args(&missing)) {
+    if succeeds(Command::new("rustup").args(["target", "add"]).args(missing)) {
         return Ok(());
     }
     bail!("rustup could not add: {list}")
+}
+
+/// Installs the standard library for the target called `triple`, if it is missing.
+///
+/// # Errors
+///
+/// If it cannot be had.
+pub(crate) fn install_standard_library(cargo: Cargo, triple: &str) -> Result<()> {
+    match has_standard_library(triple) {
+        true => Ok(()),
+        false => add_targets(cargo, &[triple]),
+    }
 }
 
 /// Whether the compiler in use has a standard library for the target called `triple`.

@@ -15,6 +15,7 @@ use crate::edges::{self, Metadata};
 use crate::figures;
 use crate::floors;
 use crate::manifest;
+use crate::site;
 use crate::workspace::Cargo;
 
 /// A file with more lines than this has more than one idea.
@@ -56,6 +57,7 @@ fn check(cargo: Cargo, manifest_path: &Path) -> Result<Findings> {
     errors.extend(floors::violations(workspace)?);
     errors.extend(figures::stale(workspace)?);
     errors.extend(decisions::unlisted(&workspace.join("docs/decisions"))?);
+    errors.extend(site::broken(workspace)?);
     let root = format!("{}/", metadata.workspace_root);
     let relative = |line: String| line.strip_prefix(&root).map(str::to_owned).unwrap_or(line);
     Ok(Findings {

@@ -128,10 +128,15 @@ pub(crate) enum Command {
     Cache(commands::cache::Cache),
     Volume(commands::volume::Volume),
     Serve(commands::serve::Serve),
+    #[cfg(feature = "cluster")]
     Cluster(commands::cluster::Cluster),
+    #[cfg(not(feature = "cluster"))]
+    #[command(hide = true)]
+    Cluster(crate::cluster::Absent),
     #[command(hide = true)]
     Trace(commands::moved::Moved),
     Completion(commands::completion::Completion),
+    Manual(commands::manual::Manual),
 }
 
 impl Command {
@@ -162,6 +167,7 @@ impl Command {
             Self::Cluster(cluster) => cluster.run(console),
             Self::Trace(moved) => moved.refuse("trace", "trace"),
             Self::Completion(completion) => completion.run(),
+            Self::Manual(manual) => manual.run(console),
         }
     }
 }

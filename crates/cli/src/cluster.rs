@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use onefold_backend::rados::{
-    CephLocation, CephOptions, CountedRados, RadosCluster, RadosCounters, RadosPool,
-};
+pub(crate) use onefold_backend::rados::CephLocation;
+use onefold_backend::rados::{CephOptions, CountedRados, RadosCluster, RadosCounters, RadosPool};
 use onefold_cluster::{About, Domain, GatewayRecord};
 use onefold_seal::ObjectId;
 
+use crate::exit::Exit;
 use crate::host;
 use crate::own_place::own_place;
 
@@ -62,6 +62,14 @@ impl Unavailable {
         let of = |record: &GatewayRecord| (record.about.host.clone(), record.about.nbd.clone());
         let (host, nbd) = record.map_or_else(unknown, of);
         Self::Held { host, nbd }
+    }
+
+    /// How the program ends for it.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::NoPool(_) => Exit::NoRepository,
+            Self::Held { .. } => Exit::Locked,
+        }
     }
 
     /// What to do about it.

@@ -38,10 +38,8 @@ impl Exit {
         if error.downcast_ref::<NoRepository>().is_some() {
             return Self::NoRepository;
         }
-        match error.downcast_ref() {
-            Some(Unavailable::NoPool(_)) => return Self::NoRepository,
-            Some(Unavailable::Held { .. }) => return Self::Locked,
-            None => {}
+        if let Some(unavailable) = error.downcast_ref::<Unavailable>() {
+            return unavailable.exit();
         }
         match error.downcast_ref() {
             Some(VolumeError::NoPool) => return Self::NoRepository,

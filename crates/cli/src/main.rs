@@ -6,9 +6,11 @@
 
 mod args;
 mod chunking;
+#[cfg(feature = "cluster")]
 mod cluster;
 mod commands;
 mod console;
+#[cfg(feature = "cluster")]
 mod domain;
 mod encryption;
 mod exit;
@@ -36,6 +38,8 @@ mod snapshot_path;
 mod tags;
 mod tar;
 mod time;
+#[cfg(not(feature = "cluster"))]
+mod without_cluster;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -48,6 +52,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::args::Arguments;
 use crate::console::Console;
 use crate::exit::Exit;
+#[cfg(not(feature = "cluster"))]
+use crate::without_cluster::{self as cluster, domain};
 
 /// How long the program waits at its end for connections to Ceph: some operation may be in flight.
 const CONNECTIONS: Duration = Duration::from_secs(10);

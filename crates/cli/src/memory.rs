@@ -14,3 +14,12 @@ pub(crate) fn give_back_large_blocks() {
         let _ = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, THRESHOLD) };
     }
 }
+
+/// musl's allocator has one lock for all threads.
+#[cfg(all(target_env = "musl", feature = "mimalloc"))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[cfg(all(target_env = "musl", feature = "jemalloc", not(feature = "mimalloc")))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, Command, ValueEnum};
-use onefold_backend::rados::CephLocation;
 use onefold_backend::{BackendError, Folder, LocalFolder};
 use onefold_terminal::most_files;
 use onefold_volume::{Hash, IndexLayout, Options, Pool, Repaired, Upgraded, VolumeError};
 
-use crate::cluster::{self, CephArgs, Reached};
+use crate::cluster::{self, CephArgs, CephLocation};
 use crate::console::Console;
 use crate::domain::Volumes;
 use crate::service::control::Asking;
@@ -30,6 +29,7 @@ pub(crate) struct PoolArgs {
     /// The volumes of a cluster of Ceph instead, which `onefold cluster init` prepared: ceph:POOL or
     /// ceph:POOL/NAMESPACE
     #[arg(long, value_name = "LOCATION", value_parser = cluster::location)]
+    #[arg(hide = cfg!(not(feature = "cluster")))]
     cluster: Option<CephLocation>,
     #[command(flatten)]
     ceph: CephArgs,
@@ -264,6 +264,7 @@ impl PoolArgs {
     }
 
     /// The volumes of the cluster, for a command that only clusters have.
+    #[cfg(feature = "cluster")]
     pub(crate) fn cluster_volumes(&self, console: &Console) -> Result<Volumes> {
         match self.at()? {
             Where::Cluster(location) => self.volumes(location, console),
@@ -375,7 +376,8 @@ impl PoolArgs {
     }
 
     /// The cluster of the pool, unless it is in a folder.
-    pub(crate) fn reach(&self) -> Result<Option<Reached>> {
+    #[cfg(feature = "cluster")]
+    pub(crate) fn reach(&self) -> Result<Option<cluster::Reached>> {
         match self.at()? {
             Where::Folder(_) => Ok(None),
             Where::Cluster(location) => self.ceph.reach(location).map(Some),
@@ -388,6 +390,7 @@ impl PoolArgs {
     }
 
     /// How shards are opened.
+    #[cfg(feature = "cluster")]
     pub(crate) fn options(&self) -> Options {
         self.working.options()
     }

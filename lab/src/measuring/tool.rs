@@ -25,6 +25,12 @@ pub(crate) enum Tool {
     Onefold,
     /// Without encryption
     OnefoldPlain,
+    /// The static program, encrypted
+    OnefoldStatic,
+    /// The static program with jemalloc
+    OnefoldStaticJemalloc,
+    /// The static program with musl's own allocator
+    OnefoldStaticMusl,
     /// At its defaults, which compress by zstd
     Restic,
     /// At its defaults, which compress by zstd
@@ -127,6 +133,9 @@ impl Tool {
     fn origin(self) -> &'static str {
         match self {
             Self::Onefold | Self::OnefoldPlain => "`cargo build --release --package onefold`",
+            Self::OnefoldStatic | Self::OnefoldStaticJemalloc | Self::OnefoldStaticMusl => {
+                "`cargo xtask dist static --allocator NAME`, NAME being mimalloc, jemalloc or musl"
+            }
             Self::Restic | Self::Rustic | Self::Kopia | Self::KopiaDefaults => {
                 "`cargo lab bench install`"
             }
@@ -138,6 +147,9 @@ impl Tool {
     fn program(self) -> PathBuf {
         match self {
             Self::Onefold | Self::OnefoldPlain => workspace::target_dir().join("release/onefold"),
+            Self::OnefoldStatic => static_program("mimalloc"),
+            Self::OnefoldStaticJemalloc => static_program("jemalloc"),
+            Self::OnefoldStaticMusl => static_program("musl"),
             Self::Restic => rival("restic"),
             Self::Rustic => rival("rustic"),
             Self::Kopia | Self::KopiaDefaults => rival("kopia"),
@@ -149,7 +161,11 @@ impl Tool {
     /// What must run, untimed, before the first phase.
     pub(crate) fn initialisation(self, place: &Place) -> Vec<Command> {
         match self {
-            Self::Onefold | Self::OnefoldPlain => Vec::new(),
+            Self::Onefold
+            | Self::OnefoldPlain
+            | Self::OnefoldStatic
+            | Self::OnefoldStaticJemalloc
+            | Self::OnefoldStaticMusl => Vec::new(),
             Self::Restic => restic::initialisation(place),
             Self::Rustic => rustic::initialisation(place),
             Self::Kopia => kopia::initialisation(place, "zstd"),
@@ -163,8 +179,11 @@ impl Tool {
     /// phase.
     pub(crate) fn phase(self, phase: Phase, place: &Place) -> Vec<Command> {
         match self {
-            Self::Onefold => onefold::phase(phase, place, true),
-            Self::OnefoldPlain => onefold::phase(phase, place, false),
+            Self::Onefold
+            | Self::OnefoldStatic
+            | Self::OnefoldStaticJemalloc
+            | Self::OnefoldStaticMusl => onefold::phase(self, phase, place, true),
+            Self::OnefoldPlain => onefold::phase(self, phase, place, false),
             Self::Restic => restic::phase(phase, place),
             Self::Rustic => rustic::phase(phase, place),
             Self::Kopia | Self::KopiaDefaults => kopia::phase(phase, place),
@@ -180,6 +199,12 @@ impl Tool {
         let name = place.source.file_name().unwrap_or_default();
         [place.target.join(below_root), place.target.join(name), place.target.clone()]
     }
+}
+
+/// Where `cargo xtask dist static` puts the program with this allocator.
+fn static_program(allocator: &str) -> PathBuf {
+    let name = format!("{}-{allocator}", std::env::consts::ARCH);
+    workspace::target_dir().join("dist/programs").join(name).join("onefold")
 }
 
 /// Where `cargo lab bench install` puts a rival's program.

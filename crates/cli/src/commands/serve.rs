@@ -27,6 +27,7 @@ use crate::service::Service;
 use crate::service::control::Bound;
 use crate::service::logs::{self, Failures, LogArgs};
 use crate::service::metrics::Metrics;
+#[cfg(feature = "cluster")]
 use crate::service::peers::PeerArgs;
 use crate::service::request::{Answer, Offers, Request};
 use crate::service::systemd::{Supervisor, inherited_sockets};
@@ -94,9 +95,11 @@ pub(crate) struct Serve {
     pub(super) pool: PoolArgs,
     /// The address at which other gateways of the cluster reach this one: a host and a port, or the path of
     /// a Unix socket on one machine [default: the first that it listens on]
+    #[cfg(feature = "cluster")]
     #[arg(long, value_name = "ADDRESS", requires = "cluster")]
     pub(super) advertise: Option<String>,
     /// Whether clients reach volumes here that other gateways of the cluster have
+    #[cfg(feature = "cluster")]
     #[arg(long, value_name = "WHETHER", default_value = "yes", requires = "cluster")]
     pub(super) follow: Follow,
     /// Listen on this address or host name and port; may be repeated [default: 127.0.0.1:10809, if no
@@ -132,16 +135,20 @@ pub(crate) struct Serve {
     pub(super) metrics: Option<SocketAddr>,
     /// Give space back when more than this percentage of the containers' bytes is used by no volume of the cluster.
     /// Less takes more work
+    #[cfg(feature = "cluster")]
     #[arg(long, value_name = "PERCENT", value_parser = waste, default_value = "20", requires = "cluster")]
     pub(super) max_waste: f64,
+    #[cfg(feature = "cluster")]
     /// How often, in seconds, the gateways of a cluster look over all containers for space that no volume needs
     #[arg(long, value_name = "SECONDS", default_value = "300", requires = "cluster")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(super) check_every: u64,
+    #[cfg(feature = "cluster")]
     /// How often the gateways of a cluster together read all pages and verify them, in days (28d) or hours (12h); 0h
     /// for again and again
     #[arg(long, value_name = "TIME", default_value = "28d", value_parser = duration, requires = "cluster")]
     pub(super) scrub_every: Duration,
+    #[cfg(feature = "cluster")]
     #[command(flatten)]
     pub(super) peers: PeerArgs,
     #[command(flatten)]
@@ -149,6 +156,7 @@ pub(crate) struct Serve {
 }
 
 /// The part of one that `text` is in percent, from 1 to 99.
+#[cfg(feature = "cluster")]
 fn waste(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
     let percent = number.filter(|percent| (1.0..=99.0).contains(percent));
@@ -158,12 +166,14 @@ fn waste(text: &str) -> Result<f64, String> {
 }
 
 /// Whether connections are passed on to the gateways that have the volumes.
+#[cfg(feature = "cluster")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Follow {
     Yes,
     No,
 }
 
+#[cfg(feature = "cluster")]
 impl Follow {
     pub(super) fn is_yes(self) -> bool {
         self == Self::Yes
@@ -216,6 +226,7 @@ impl Serve {
         let cancel = cancel_telling(|| {
             info!("stopping after the requests in flight; a second signal stops immediately");
         })?;
+        #[cfg(feature = "cluster")]
         if let Some(reached) = self.pool.reach()? {
             return self.serve_cluster(&reached, &cancel);
         }

@@ -11,8 +11,11 @@ use onefold_volume::Pool;
 use serde::Serialize;
 
 use super::volume_clone::CloneArgs;
+#[cfg(feature = "cluster")]
 use super::volume_move::Move;
 use super::volume_stream::{Export, Import};
+#[cfg(not(feature = "cluster"))]
+use crate::cluster::Absent as Move;
 use crate::console::Console;
 use crate::count::count;
 use crate::exit::Exit;
@@ -184,6 +187,9 @@ had the newest version already.";
 /// All of them are accepted, because they are the same wherever a pool is opened.
 pub(crate) fn showing_what_matters(volume: Command) -> Command {
     volume.mut_subcommands(|action| {
+        if cfg!(not(feature = "cluster")) && action.get_name() == "move" {
+            return action;
+        }
         let shown: &[&str] = match action.get_name() {
             "create" => &["compression"],
             "import" => &["memory", "index_memory", "index", "compression", "verify", "quota"],
@@ -218,6 +224,7 @@ enum Action {
     Scrub(Scrub),
     Stats(Stats),
     Compact(Compact),
+    #[cfg_attr(not(feature = "cluster"), command(hide = true))]
     Move(Move),
     Upgrade(Upgrade),
 }

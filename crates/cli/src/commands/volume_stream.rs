@@ -112,7 +112,17 @@ impl Import {
         Ok(Exit::Fine)
     }
 
+    #[cfg(not(feature = "cluster"))]
+    fn import_to_cluster(
+        &self,
+        volumes: Volumes,
+        _: impl io::Read,
+    ) -> Result<(Transferred, Doer<'static>)> {
+        match volumes {}
+    }
+
     /// Imports into a new shard, or into that of the volume to which the stream's changes are relative.
+    #[cfg(feature = "cluster")]
     fn import_to_cluster(
         &self,
         mut volumes: Volumes,

@@ -1,9 +1,11 @@
 //! What a check of the containers of a cluster found, as it travels and is shown.
 
-use onefold_cluster::containers::Checked;
+#[cfg(feature = "cluster")]
+use onefold_cluster::containers::{Checked, Problem};
 use serde::{Deserialize, Serialize};
 
 /// Problems that are named; the others are counted.
+#[cfg(feature = "cluster")]
 const MOST: usize = 10_000;
 
 /// The findings of a check of containers, in JSON.
@@ -29,8 +31,9 @@ pub(crate) struct ShownProblem {
 
 impl ShownFsck {
     /// What was found by what the journals of `shards` say, in a check that was not stopped.
+    #[cfg(feature = "cluster")]
     pub(crate) fn of(checked: &Checked, is_repair: bool, shards: Vec<String>) -> Self {
-        let problem = |one: &onefold_cluster::containers::Problem| ShownProblem {
+        let problem = |one: &Problem| ShownProblem {
             problem: one.to_string(),
             is_leak: one.is_leak(),
             is_repaired: is_repair && one.is_leak(),

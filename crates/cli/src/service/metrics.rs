@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+#[cfg(feature = "cluster")]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "cluster")]
 use onefold_backend::rados::{RadosCounters, RadosCounts};
 use onefold_block::{LATENCIES, Measurements, Operation, Refusal};
+#[cfg(feature = "cluster")]
 use onefold_cluster::Gateway;
+#[cfg(feature = "cluster")]
 use onefold_cluster::pooled::{HintCounters, PooledHints};
 use onefold_nbd::ExportList;
 use onefold_volume::{Pool, Statistics};
@@ -40,21 +44,25 @@ impl Metrics {
     }
 
     /// Adds those of the hints that gateways share.
+    #[cfg(feature = "cluster")]
     pub(crate) fn add_hints(&mut self, hints: &Arc<PooledHints>) {
         self.0.register_collector(Box::new(Hinted(Arc::clone(hints))));
     }
 
     /// Adds those of the upkeep of containers that shards share.
+    #[cfg(feature = "cluster")]
     pub(crate) fn add_space(&mut self, counts: &Arc<SpaceCounts>) {
         self.0.register_collector(Box::new(OfSpace(Arc::clone(counts))));
     }
 
     /// Adds the counters of operations and bytes that the process exchanges with RADOS.
+    #[cfg(feature = "cluster")]
     pub(crate) fn add_rados(&mut self, counters: &Arc<RadosCounters>) {
         self.0.register_collector(Box::new(OfRados(Arc::clone(counters))));
     }
 
     /// Those of a gateway of a cluster.
+    #[cfg(feature = "cluster")]
     pub(crate) fn of_gateway(
         gateway: &Arc<Gateway>,
         exports: ExportList,
@@ -75,18 +83,21 @@ impl Metrics {
     }
 }
 
+#[cfg(feature = "cluster")]
 struct OfGateway {
     gateway: Arc<Gateway>,
     exports: ExportList,
     measurements: Arc<Measurements>,
 }
 
+#[cfg(feature = "cluster")]
 impl fmt::Debug for OfGateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("metrics of a gateway")
     }
 }
 
+#[cfg(feature = "cluster")]
 impl Collector for OfGateway {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(&mut encoder);
@@ -300,14 +311,17 @@ fn requests(page: &mut Page<'_, '_>, measurements: &Measurements) -> fmt::Result
 }
 
 /// The hints that gateways share.
+#[cfg(feature = "cluster")]
 struct Hinted(Arc<PooledHints>);
 
+#[cfg(feature = "cluster")]
 impl fmt::Debug for Hinted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("metrics of hints")
     }
 }
 
+#[cfg(feature = "cluster")]
 impl Collector for Hinted {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(&mut encoder);
@@ -342,9 +356,11 @@ impl Collector for Hinted {
 }
 
 /// What this gateway asked of RADOS.
+#[cfg(feature = "cluster")]
 #[derive(Debug)]
 struct OfRados(Arc<RadosCounters>);
 
+#[cfg(feature = "cluster")]
 impl Collector for OfRados {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(&mut encoder);
@@ -357,6 +373,7 @@ impl Collector for OfRados {
 }
 
 /// What the upkeep of containers that shards share found and did.
+#[cfg(feature = "cluster")]
 #[derive(Debug, Default)]
 pub(crate) struct SpaceCounts {
     /// Problems of the last check that are no leaks.
@@ -373,9 +390,11 @@ pub(crate) struct SpaceCounts {
     pub(crate) lost: Mutex<BTreeMap<String, u64>>,
 }
 
+#[cfg(feature = "cluster")]
 #[derive(Debug)]
 struct OfSpace(Arc<SpaceCounts>);
 
+#[cfg(feature = "cluster")]
 impl Collector for OfSpace {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(&mut encoder);

@@ -18,6 +18,7 @@ pub(crate) mod fsck;
 pub(crate) mod http;
 pub(crate) mod logs;
 pub(crate) mod metrics;
+#[cfg(feature = "cluster")]
 pub(crate) mod peers;
 pub(crate) mod request;
 pub(crate) mod space;

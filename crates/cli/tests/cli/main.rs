@@ -28,6 +28,7 @@ mod interruption;
 mod known_places;
 mod lab;
 mod latest;
+mod manual;
 mod mount;
 mod nbd;
 mod oddities;

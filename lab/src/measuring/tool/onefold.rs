@@ -4,8 +4,8 @@ use std::process::Command;
 
 use super::{PASSWORD, Phase, Place, Tool, VERSIONS_KEPT, command};
 
-pub(super) fn phase(phase: Phase, place: &Place, is_encrypted: bool) -> Vec<Command> {
-    let mut onefold = command(Tool::Onefold.program(), place);
+pub(super) fn phase(tool: Tool, phase: Phase, place: &Place, is_encrypted: bool) -> Vec<Command> {
+    let mut onefold = command(tool.program(), place);
     onefold.env("ONEFOLD_REPOSITORY", &place.repository);
     if is_encrypted {
         onefold.env("ONEFOLD_PASSWORD", PASSWORD);

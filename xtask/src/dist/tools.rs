@@ -1,0 +1,25 @@
+//! Programs of crates.io that a release needs, of fixed versions, in the target folder.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::programs;
+use crate::workspace::{self, Cargo};
+
+/// The program of the crate `package`, which is installed if it is missing.
+///
+/// # Errors
+///
+/// If it cannot be installed.
+pub(crate) fn install(cargo: Cargo, package: &str, version: &str) -> Result<PathBuf> {
+    let folder = workspace::target_dir().join("tools").join(format!("{package}-{version}"));
+    let program = folder.join("bin").join(package);
+    if !program.exists() {
+        println!("setup: cargo install {package}");
+        let mut install = cargo.command();
+        install.args(["install", package, "--version", version, "--locked", "--root"]).arg(&folder);
+        programs::succeed(&mut install)?;
+    }
+    Ok(program)
+}
