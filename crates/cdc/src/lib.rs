@@ -31,7 +31,7 @@
 //! [`Cuts`] yields the cut-points of a reader without its chunks, and so can do without a maximum:
 //! [`ChunkSizes::unbounded`]. A [`Preset`] cuts where another tool does. [`Divisors`] are what BFBC
 //! learns from a sample. A [`Secret`] keys what has something to key;
-//! [`Algorithm::GearAes`] is the one that keeps it.
+//! [`Algorithm::GearAes`] is the one that keeps it. [`Scheme::params`] completes what a user chose.
 
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
@@ -43,6 +43,7 @@ mod algorithm;
 mod bfbc;
 mod boundary;
 mod buzhash;
+mod choice;
 mod chunker;
 mod crc;
 mod cuts;
@@ -82,6 +83,7 @@ mod walk;
 
 pub use algorithm::Algorithm;
 pub use boundary::{BoundaryTest, Lookahead};
+pub use choice::Choice;
 pub use chunker::{Chunker, cut_points};
 pub use cuts::Cuts;
 pub use divisors::Divisors;
