@@ -110,7 +110,9 @@ fn cases(text: &str, name: &str, folder: &Path) -> Vec<Case> {
         let algorithm = told[name].as_str().unwrap().to_owned();
         let takes = onefold_cdc_takes(&algorithm);
         let number = |key: &str| told[key].as_u64().unwrap();
-        let chosen = |key: &str| match takes(key) {
+        // With a secret a seed counts for every algorithm that takes one.
+        let is_keyed = told["secret"].is_string();
+        let chosen = |key: &str| match takes(key) || (key == "seed" && is_keyed) {
             true => number(key).to_string(),
             false => "-".into(),
         };

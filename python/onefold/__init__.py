@@ -21,31 +21,23 @@ from collections.abc import Iterable, Iterator
 from os import PathLike
 from typing import BinaryIO, NamedTuple
 
+from onefold import _onefold
 from onefold._buffers import Buffer
-from onefold._onefold import (
-    VERSION as __version__,
-)
 from onefold._onefold import (
     Chunk,
     Chunker,
     ChunkStream,
     CutPoints,
-    Entry,
     Fingerprints,
     Hints,
     RapidCounters,
-    RepositoryError,
-    RepositoryWarning,
-    Snapshot,
     fingerprint,
     fingerprint_chunks,
     fingerprint_many,
     kernels,
 )
-from onefold._onefold import (
-    algorithms as _algorithms,
-)
-from onefold._repository import Repository, SnapshotFile
+
+__version__ = _onefold.VERSION
 
 __all__ = [
     "Algorithm",
@@ -53,16 +45,9 @@ __all__ = [
     "ChunkStream",
     "Chunker",
     "CutPoints",
-    "Entry",
     "Fingerprints",
     "Hints",
     "RapidCounters",
-    "Repository",
-    "RepositoryError",
-    "RepositoryWarning",
-    "Snapshot",
-    "SnapshotFile",
-    "__version__",
     "algorithms",
     "chunks",
     "cut",
@@ -73,6 +58,20 @@ __all__ = [
     "fingerprint_many",
     "kernels",
 ]
+
+# A build without the feature `repository` has chunkers and fingerprints only.
+if hasattr(_onefold, "RepositoryCore"):
+    from onefold._onefold import Entry, RepositoryError, RepositoryWarning, Snapshot
+    from onefold._repository import Repository, SnapshotFile
+
+    __all__ += [
+        "Entry",
+        "Repository",
+        "RepositoryError",
+        "RepositoryWarning",
+        "Snapshot",
+        "SnapshotFile",
+    ]
 
 
 class Algorithm(NamedTuple):
@@ -86,7 +85,7 @@ class Algorithm(NamedTuple):
 
 def algorithms() -> list[Algorithm]:
     """Every algorithm, then every preset of another tool."""
-    return [Algorithm(*one) for one in _algorithms()]
+    return [Algorithm(*one) for one in _onefold.algorithms()]
 
 
 def cut(buffer: Buffer, algorithm: str = "mincdc", *, threads: int = 1, **parameters) -> CutPoints:

@@ -20,6 +20,18 @@ use crate::stream::ChunkStream;
 /// Bytes of a file that are cut between two looks whether the user wants to stop.
 const ATTENTION: u64 = 64 << 20;
 
+/// Finds cut-points. Keeps no state between calls, so that threads may share it.
+///
+/// `algorithm` is an algorithm or a preset of `algorithms()`. Sizes are in bytes: `avg` is the mean
+/// that is aimed at on random data (16 KiB, or the preset's own), `min` and `max` bound all chunks
+/// but the last, which may be shorter. What is left out is as suits the algorithm.
+///
+/// `window`, `level` and `seed` are refused where they would change nothing; of restic, `seed` is
+/// the polynomial. `secret`, 32 random bytes, keys the algorithm; docs/keyed-chunking.md says what
+/// that protects. `divisors` are the pairs of bytes that bfbc cuts at, in a row. `kernel` is one of
+/// `kernels(algorithm)`, or "auto" for the fastest; all cut alike.
+///
+/// Raises ValueError for anything that the algorithm cannot have.
 #[pyclass(frozen, module = "onefold", name = "Chunker")]
 pub(crate) struct Chunker(pub(crate) Rule);
 
@@ -58,6 +70,7 @@ impl Chunker {
         Ok(Self(Rule::with_kernel(&params, kernel).map_err(refused)?))
     }
 
+    /// The cut-points of `buffer`, a whole input; the last is its length in bytes.
     #[pyo3(signature = (buffer, *, threads = 1))]
     fn cut(&self, buffer: &Bound<'_, PyAny>, threads: usize) -> PyResult<CutPoints> {
         let threads = NonZero::new(threads)
@@ -74,6 +87,7 @@ impl Chunker {
         Ok(CutPoints::new(ends))
     }
 
+    /// The cut-points of the file at `path`, read in pieces. Raises OSError.
     fn cut_file(&self, py: Python<'_>, path: PathBuf) -> PyResult<CutPoints> {
         let file = detached(py, || File::open(&path))?.map_err(|error| of_file(&error, &path))?;
         let mut stream = Stream::new(self.0.clone(), file);
@@ -96,10 +110,16 @@ impl Chunker {
         }
     }
 
+    /// An iterator over the chunks of `file`, in bounded memory.
     fn cut_stream(&self, file: &Bound<'_, PyAny>) -> PyResult<ChunkStream> {
         ChunkStream::new(self.0.clone(), file)
     }
 
+    /// The cut-points of `buffer` by RapidCDC: known chunks are jumped over.
+    ///
+    /// With the criteria "fingerprint" and "marker-fingerprint" the cut-points are those of `cut`.
+    /// With "forward", "window" and "marker" they depend on what was cut with `hints` before, and
+    /// are found faster.
     #[pyo3(signature = (buffer, hints, *, criterion = "fingerprint"))]
     fn cut_rapid(
         &self,
@@ -110,11 +130,14 @@ impl Chunker {
         hints.cut(&self.0, buffer, criterion)
     }
 
+    /// The length of the next chunk of `buffer`, which may go on, or None if that depends on the
+    /// bytes after it; then `buffer` is shorter than `max`.
     fn next_cut(&self, buffer: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
         let bytes = Bytes::of(buffer)?;
         detached(buffer.py(), || self.0.next_cut(bytes.as_slice()))
     }
 
+    /// The length of the next chunk of `buffer`, which ends the input; None if it is empty.
     fn last_cut(&self, buffer: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
         let bytes = Bytes::of(buffer)?;
         detached(buffer.py(), || self.0.last_cut(bytes.as_slice()))
@@ -155,17 +178,19 @@ impl Chunker {
         self.params().seed
     }
 
+    /// Whether there is a secret.
     #[getter]
     fn is_keyed(&self) -> bool {
         self.params().secret.is_some()
     }
 
+    /// The kernel at work, never "auto".
     #[getter]
     fn kernel(&self) -> &'static str {
         self.0.kernel().name()
     }
 
-    /// Bytes after a chunk on which its end depends.
+    /// Bytes after a chunk on which its end depends, at most.
     #[getter]
     fn lookahead(&self) -> usize {
         match self.0.lookahead() {
@@ -194,6 +219,8 @@ pub(crate) fn algorithms() -> Vec<(&'static str, &'static str, bool)> {
     Scheme::all().map(told).collect()
 }
 
+/// The kernels that run `algorithm` on this CPU, the fastest first. Raises ValueError for an
+/// unknown name.
 #[pyfunction]
 pub(crate) fn kernels(algorithm: &str) -> PyResult<Vec<&'static str>> {
     let scheme: Scheme = algorithm.parse().map_err(refused)?;

@@ -21,7 +21,7 @@ pub(crate) fn of_file(error: &io::Error, path: &Path) -> PyErr {
             let reason = error.to_string();
             // Python appends the number itself.
             let reason = reason.split(" (os error").next().unwrap_or_default().to_owned();
-            PyOSError::new_err((number, reason, path.to_owned()))
+            PyOSError::new_err((number, reason, path.as_os_str().to_owned()))
         }
         None => PyOSError::new_err(format!("'{}': {error}", path.display())),
     }

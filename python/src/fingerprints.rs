@@ -34,6 +34,10 @@ pub(crate) fn fingerprinter(
     }
 }
 
+/// The fingerprint of one chunk: 32 bytes, and 20 for SHA-1.
+///
+/// `algorithm` is blake3, blake3-keyed (which takes a `key` of 32 bytes), sha256, sha3-256 or sha1.
+/// Raises ValueError for another one, or a key of another length.
 #[pyfunction]
 #[pyo3(signature = (buffer, *, algorithm = "blake3", key = None))]
 pub(crate) fn fingerprint<'py>(
@@ -49,6 +53,8 @@ pub(crate) fn fingerprint<'py>(
     Ok(PyBytes::new(py, &fingerprint.as_bytes()[..width]))
 }
 
+/// The fingerprints of many chunks, in their order. Short chunks are hashed together, several
+/// times as fast as one at a time.
 #[pyfunction]
 #[pyo3(signature = (buffers, *, algorithm = "blake3", key = None))]
 pub(crate) fn fingerprint_many(
@@ -67,6 +73,9 @@ pub(crate) fn fingerprint_many(
     })
 }
 
+/// The fingerprints of the chunks of `buffer` that end at `cut_points`.
+///
+/// Raises ValueError for a cut-point before the one that it follows, or after the end of `buffer`.
 #[pyfunction]
 #[pyo3(signature = (buffer, cut_points, *, algorithm = "blake3", key = None))]
 pub(crate) fn fingerprint_chunks(

@@ -10,7 +10,8 @@ use pyo3::types::{PyBytes, PyList, PyMemoryView, PySlice};
 
 use crate::bytes::Lent;
 
-/// The ends of all chunks of an input.
+/// The ends of all chunks of an input, in bytes: a sequence, and a read-only buffer of u64 with
+/// one dimension. A slice of it is a memoryview of the same numbers.
 #[pyclass(frozen, eq, sequence, module = "onefold", name = "CutPoints")]
 pub(crate) struct CutPoints {
     ends: Box<[u64]>,
@@ -55,6 +56,7 @@ impl CutPoints {
         Ok(ends[at].into_pyobject(py)?.into_any())
     }
 
+    /// The numbers as a list.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         PyList::new(py, &self.ends)
     }
@@ -86,7 +88,8 @@ impl CutPoints {
     }
 }
 
-/// The fingerprints of many chunks.
+/// The fingerprints of many chunks: a sequence of bytes, and a read-only buffer of bytes with the
+/// shape (count, width). The width is 32, and 20 for SHA-1.
 #[pyclass(frozen, eq, sequence, module = "onefold", name = "Fingerprints")]
 pub(crate) struct Fingerprints {
     bytes: Box<[u8]>,

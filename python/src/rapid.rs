@@ -15,7 +15,11 @@ use crate::numbers::CutPoints;
 
 type Function = Box<dyn Fn(&[u8]) -> Fingerprint + Send + Sync>;
 
-/// Which chunk followed which, in memory.
+/// Which chunk followed which, for `Chunker.cut_rapid`: in memory, about 64 bytes for each
+/// different chunk, and never less.
+///
+/// They belong to the parameters of the first chunker that uses them; others raise ValueError. Many
+/// threads may share them. `most` next chunks are kept for each chunk, at most 16.
 #[pyclass(frozen, module = "onefold", name = "Hints")]
 pub(crate) struct Hints {
     hints: MemoryHints<Fingerprint, Function>,
@@ -65,13 +69,18 @@ impl Hints {
     }
 }
 
-/// What an input took.
+/// What `Chunker.cut_rapid` took for an input.
 #[pyclass(frozen, get_all, module = "onefold", name = "RapidCounters")]
 pub(crate) struct RapidCounters {
+    /// Chunks that ended where a hint said.
     hits: u64,
+    /// Chunks for which there were hints and none was accepted.
     misses: u64,
+    /// Hints that were tried and not accepted.
     refused: u64,
+    /// Bytes of the chunks that ended where a hint said, in which no cut-point was sought.
     forwarded_bytes: u64,
+    /// Bytes of all other chunks.
     scanned_bytes: u64,
 }
 

@@ -14,8 +14,10 @@ use crate::errors::detached;
 /// A chunk of a stream.
 #[pyclass(frozen, module = "onefold", name = "Chunk")]
 pub(crate) struct Chunk {
+    /// Where it begins in the stream, in bytes.
     #[pyo3(get)]
     offset: u64,
+    /// Its bytes.
     #[pyo3(get)]
     data: Py<PyBytes>,
 }
@@ -26,6 +28,7 @@ impl Chunk {
         self.data.bind(py).as_bytes().len()
     }
 
+    /// Its cut-point: the offset just after its last byte.
     #[getter]
     fn end(&self, py: Python<'_>) -> u64 {
         self.offset + self.__len__(py) as u64
@@ -36,7 +39,7 @@ impl Chunk {
     }
 }
 
-/// An iterator over the chunks of a file object.
+/// An iterator over the chunks of a file object, for one thread at a time.
 #[pyclass(frozen, module = "onefold", name = "ChunkStream")]
 pub(crate) struct ChunkStream(Mutex<Stream<FileLike>>);
 

@@ -28,6 +28,7 @@ mod mutants;
 mod old_program;
 pub mod outcome;
 pub mod programs;
+mod python;
 pub mod record;
 mod repository_loops;
 pub mod s3_server;

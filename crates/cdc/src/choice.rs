@@ -30,10 +30,12 @@ impl Scheme {
     /// what [`sizes`](Self::sizes) returns. What the rule itself refuses,
     /// [`Chunker::new`](crate::Chunker::new) returns.
     pub fn params(self, choice: &Choice) -> Result<Params, ParamError> {
+        // With a secret the seed picks among the numbers that follow from it.
+        let is_keyed = choice.secret.is_some() && self.takes(Parameter::Secret);
         for (is_chosen, parameter) in [
             (choice.window.is_some(), Parameter::Window),
             (choice.level.is_some(), Parameter::Level),
-            (choice.seed.is_some(), Parameter::Seed),
+            (choice.seed.is_some() && !is_keyed, Parameter::Seed),
         ] {
             if is_chosen && !self.takes(parameter) {
                 return Err(ParamError::NotTaken { scheme: self, parameter });
@@ -138,6 +140,10 @@ mod tests {
         let leveled = Choice { level: Some(1), ..Choice::default() };
         assert!(gear.params(&leveled).is_err());
         assert_eq!(Scheme::Own(Algorithm::FastCdc).params(&leveled).unwrap().level, 1);
+        let crc = Scheme::Own(Algorithm::Crc);
+        assert!(crc.params(&choice).is_err());
+        let keyed = Choice { secret: Some(Secret::new([1; 32])), ..choice };
+        assert_eq!(crc.params(&keyed).unwrap().seed, 7);
         let windowed = Choice { window: Some(63), ..Choice::default() };
         assert_eq!(Scheme::Tool(Preset::Borg).params(&windowed).unwrap().window, 63);
     }

@@ -19,7 +19,8 @@
 //! # Ok::<(), onefold_cdc::ParamError>(())
 //! ```
 //!
-//! [`cut_points_parallel`] cuts one input by several threads, at the same cut-points. [`Rapid`] jumps
+//! `cut_points_parallel`, of the feature `threads`, cuts one input by several threads, at the same
+//! cut-points. [`Rapid`] jumps
 //! over chunks that followed others before; which of its cut-points are those of the algorithm, its
 //! [`Criterion`] says.
 //!
@@ -60,6 +61,7 @@ mod kernel;
 mod maxp;
 mod mii;
 mod mincdc;
+#[cfg(feature = "threads")]
 mod parallel;
 mod params;
 mod pci;
@@ -78,6 +80,7 @@ mod seqcdc;
 mod simd;
 mod splitmix;
 mod stream;
+mod stretch;
 mod tttd;
 mod walk;
 
@@ -89,7 +92,8 @@ pub use cuts::Cuts;
 pub use divisors::Divisors;
 pub use error::ParamError;
 pub use kernel::Kernel;
-pub use parallel::{cut_points_parallel, decided_cuts};
+#[cfg(feature = "threads")]
+pub use parallel::cut_points_parallel;
 pub use params::{ChunkSizes, MAX_CHUNK, Parameter, Params};
 pub use preset::Preset;
 pub use rapid::{
@@ -98,3 +102,9 @@ pub use rapid::{
 pub use scheme::Scheme;
 pub use secret::Secret;
 pub use stream::Stream;
+pub use stretch::decided_cuts;
+
+/// Runs what the file that readers see first shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -28,26 +28,31 @@ impl Entry {
 
 #[pymethods]
 impl Entry {
+    /// The last component of the path; empty for the root.
     #[getter]
     fn name(&self) -> OsString {
         name(&self.stored.name)
     }
 
+    /// The path in the snapshot, without a slash before it.
     #[getter]
     fn path(&self) -> OsString {
         name(&self.path)
     }
 
+    /// file, directory, symlink, fifo, socket, char-device or block-device.
     #[getter]
     fn kind(&self) -> &'static str {
         self.stored.node.kind()
     }
 
+    /// Length of a file in bytes, 0 for anything else.
     #[getter]
     fn size(&self) -> u64 {
         self.stored.size()
     }
 
+    /// Permission, set-id and sticky bits.
     #[getter]
     fn mode(&self) -> u32 {
         self.stored.meta.mode
@@ -68,17 +73,20 @@ impl Entry {
         self.stored.meta.links
     }
 
+    /// Last change of content, in UTC, to the microsecond.
     #[getter]
     fn mtime<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         moment(py, self.stored.meta.mtime)
     }
 
+    /// The same in nanoseconds since 1970.
     #[getter]
     fn mtime_ns(&self) -> i128 {
         let time = self.stored.meta.mtime;
         i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos)
     }
 
+    /// Where a symbolic link points.
     #[getter]
     fn target(&self) -> Option<OsString> {
         match &self.stored.node {

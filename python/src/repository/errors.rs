@@ -9,12 +9,19 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 
-create_exception!(onefold, RepositoryError, PyException, "A repository cannot do what was asked.");
+create_exception!(
+    onefold,
+    RepositoryError,
+    PyException,
+    "A repository cannot do what was asked. What is missing is a FileNotFoundError, a wrong or\n\
+     missing password a PermissionError instead."
+);
 create_exception!(
     onefold,
     RepositoryWarning,
     PyUserWarning,
-    "Something is wrong with a repository, but did not stop the operation."
+    "Something is wrong with a repository, but did not stop the operation: a file that could not be\n\
+     read, a damaged object, or a repository that is not as this client saw it last."
 );
 
 /// A failed operation on a repository. What is missing, exists or is locked is an `OSError` of that

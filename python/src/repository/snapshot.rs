@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use super::Shared;
 use super::entry::name;
 
-/// What sources looked like at one moment.
+/// What the sources of a backup looked like at one moment.
 #[pyclass(frozen, module = "onefold", name = "Snapshot")]
 pub(crate) struct Snapshot {
     id: ObjectId,
@@ -28,11 +28,13 @@ impl Snapshot {
 
 #[pymethods]
 impl Snapshot {
+    /// 32 hexadecimal digits.
     #[getter]
     fn id(&self) -> String {
         self.id.to_string()
     }
 
+    /// When the backup began, in UTC.
     #[getter]
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         moment(py, self.stored.time)
@@ -53,11 +55,13 @@ impl Snapshot {
         self.stored.tags.clone()
     }
 
+    /// The sources, absolute.
     #[getter]
     fn paths(&self) -> Vec<std::ffi::OsString> {
         self.stored.paths.iter().map(|path| name(path)).collect()
     }
 
+    /// The id of the snapshot by which unchanged files were recognised.
     #[getter]
     fn parent(&self) -> Option<String> {
         self.stored.parent.map(|id| id.to_string())
@@ -73,31 +77,37 @@ impl Snapshot {
         self.stored.summary.directories
     }
 
+    /// Bytes of all files, holes left out.
     #[getter]
     fn bytes(&self) -> u64 {
         self.stored.summary.bytes
     }
 
+    /// Files that were not read, since the parent has them.
     #[getter]
     fn unchanged_files(&self) -> u64 {
         self.stored.summary.unchanged_files
     }
 
+    /// Bytes of chunks that were new.
     #[getter]
     fn new_bytes(&self) -> u64 {
         self.stored.summary.new_bytes
     }
 
+    /// Bytes that these take in the repository.
     #[getter]
     fn stored_bytes(&self) -> u64 {
         self.stored.summary.stored_bytes
     }
 
+    /// What could not be read, and is missing.
     #[getter]
     fn unreadable(&self) -> u64 {
         self.stored.summary.unreadable
     }
 
+    /// What went wrong while it was made, if `backup` returned it; else nothing.
     #[getter]
     fn issues(&self) -> Vec<String> {
         self.issues.clone()
