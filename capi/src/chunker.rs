@@ -185,7 +185,9 @@ pub unsafe extern "C" fn onefold_chunker_sizes(
 /// # Safety
 /// `chunker` is NULL or a chunker.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn onefold_chunker_algorithm(chunker: *const onefold_chunker) -> *const c_char {
+pub unsafe extern "C" fn onefold_chunker_algorithm(
+    chunker: *const onefold_chunker,
+) -> *const c_char {
     // SAFETY: by the contract of this function.
     unsafe { chunker.as_ref() }.map_or(ptr::null(), |chunker| chunker.algorithm.as_ptr())
 }

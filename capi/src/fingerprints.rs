@@ -157,7 +157,11 @@ pub unsafe extern "C" fn onefold_fingerprint_chunks(
 
 /// # Safety
 /// `out` has room for a fingerprint of each chunk.
-unsafe fn put(fingerprinter: &Fingerprinter, chunks: &[&[u8]], out: *mut u8) -> Result<(), Failure> {
+unsafe fn put(
+    fingerprinter: &Fingerprinter,
+    chunks: &[&[u8]],
+    out: *mut u8,
+) -> Result<(), Failure> {
     if chunks.is_empty() {
         return Ok(());
     }
@@ -169,7 +173,9 @@ unsafe fn put(fingerprinter: &Fingerprinter, chunks: &[&[u8]], out: *mut u8) -> 
     for (number, one) in all.iter().enumerate() {
         let bytes: &[u8; Fingerprint::LEN] = one.as_bytes();
         // SAFETY: by the contract of this function.
-        unsafe { out.add(number * Fingerprint::LEN).cast::<[u8; Fingerprint::LEN]>().write(*bytes) };
+        unsafe {
+            out.add(number * Fingerprint::LEN).cast::<[u8; Fingerprint::LEN]>().write(*bytes)
+        };
     }
     Ok(())
 }

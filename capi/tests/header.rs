@@ -7,10 +7,8 @@ use std::path::{Path, PathBuf};
 fn the_header_is_what_the_sources_declare() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(package.join("cbindgen.toml")).unwrap();
-    let mut sources: Vec<PathBuf> = fs::read_dir(package.join("src"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut sources: Vec<PathBuf> =
+        fs::read_dir(package.join("src")).unwrap().map(|entry| entry.unwrap().path()).collect();
     sources.sort();
     let mut builder = cbindgen::Builder::new().with_config(config);
     for source in sources {

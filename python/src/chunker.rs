@@ -215,7 +215,8 @@ impl Chunker {
 
 #[pyfunction]
 pub(crate) fn algorithms() -> Vec<(&'static str, &'static str, bool)> {
-    let told = |scheme: Scheme| (scheme.name(), scheme.summary(), matches!(scheme, Scheme::Tool(_)));
+    let told =
+        |scheme: Scheme| (scheme.name(), scheme.summary(), matches!(scheme, Scheme::Tool(_)));
     Scheme::all().map(told).collect()
 }
 

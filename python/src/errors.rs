@@ -29,10 +29,7 @@ pub(crate) fn of_file(error: &io::Error, path: &Path) -> PyErr {
 
 /// Runs `work` without the interpreter's lock. A panic, which is an error in Onefold, becomes a
 /// `RuntimeError`.
-pub(crate) fn detached<T: Send>(
-    py: Python<'_>,
-    work: impl FnOnce() -> T + Send,
-) -> PyResult<T> {
+pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     py.detach(|| panic::catch_unwind(AssertUnwindSafe(work)).map_err(|panic| broken(&*panic)))
 }
 

@@ -44,7 +44,14 @@ pub(crate) fn install(cargo: Cargo) -> Result<PathBuf> {
     }
     let mut build = Command::new(environment.join("bin/maturin"));
     build
-        .args(["build", "--compatibility", "linux", "--manifest-path", "python/Cargo.toml", "--out"])
+        .args([
+            "build",
+            "--compatibility",
+            "linux",
+            "--manifest-path",
+            "python/Cargo.toml",
+            "--out",
+        ])
         .arg(&wheels)
         .arg("--interpreter")
         .arg(&python)
@@ -55,9 +62,7 @@ pub(crate) fn install(cargo: Cargo) -> Result<PathBuf> {
     succeed(&mut build)?;
     let wheel = fs::read_dir(&wheels)?.next().context("maturin made no wheel")??.path();
     let pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install"];
-    succeed(
-        Command::new(&python).args(pip).args(["--no-deps", "--force-reinstall"]).arg(wheel),
-    )?;
+    succeed(Command::new(&python).args(pip).args(["--no-deps", "--force-reinstall"]).arg(wheel))?;
     Ok(python)
 }
 

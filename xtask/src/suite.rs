@@ -11,7 +11,8 @@ use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
 use crate::{
-    cluster_demo, dataset, guest_kernel, instructions, old_program, programs, python, s3_server, tidy,
+    cluster_demo, dataset, guest_kernel, instructions, old_program, programs, python, s3_server,
+    tidy,
 };
 
 /// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:
@@ -97,8 +98,7 @@ fn try_cluster(cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
 }
 
 /// The crates that others can use from a registry.
-const PUBLISHED: [&str; 4] =
-    ["onefold-cdc", "onefold-fingerprint", "onefold-block", "onefold-nbd"];
+const PUBLISHED: [&str; 4] = ["onefold-cdc", "onefold-fingerprint", "onefold-block", "onefold-nbd"];
 
 /// The tests of the package for Python, and whether the crates for others can be published.
 fn check_languages(options: &Options, cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {

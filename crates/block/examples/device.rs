@@ -9,9 +9,10 @@ use onefold_block::{
 fn main() -> Result<(), BlockError> {
     let measurements = Arc::new(Measurements::default());
     let memory = MemoryDevice::new(1 << 20, BlockSize::B4096)?;
-    let device = MeasuredDevice::new(memory, Arc::clone(&measurements), |operation, range, error| {
-        println!("{operation:?} of {range:?} failed: {error}");
-    });
+    let device =
+        MeasuredDevice::new(memory, Arc::clone(&measurements), |operation, range, error| {
+            println!("{operation:?} of {range:?} failed: {error}");
+        });
     device.write(4096, b"some bytes", Durability::OnReturn)?;
     let mut read = [0; 10];
     device.read(4096, &mut read)?;

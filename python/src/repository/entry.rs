@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::Shared;
-use super::snapshot::moment;
 use super::errors::of_store;
+use super::snapshot::moment;
 use crate::errors::detached;
 
 /// What a name in a snapshot stands for.

@@ -43,10 +43,7 @@ impl Memories {
         warnings: &mut Vec<String>,
     ) -> Option<Arc<LocalFolder>> {
         let folder = self.folder.as_ref()?.folder(&repository.to_string());
-        folder
-            .map(Arc::new)
-            .map_err(|error| warnings.push(told(&error)))
-            .ok()
+        folder.map(Arc::new).map_err(|error| warnings.push(told(&error))).ok()
     }
 
     /// Whether `found` is yet to be noted for `location`. Fails if another repository was there, unless

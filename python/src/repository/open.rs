@@ -10,9 +10,9 @@ use onefold_store::{Config, KeyRemark, Located, Repository, Sighting, StoreError
 use pyo3::exceptions::{PyFileNotFoundError, PyPermissionError, PyValueError};
 use pyo3::prelude::*;
 
+use super::errors::{RepositoryError, of_store, told};
 use super::local::{Memories, cache};
 use super::place::Place;
-use super::errors::{RepositoryError, of_store, told};
 
 /// How a repository is opened.
 pub(super) struct Opening {
@@ -47,8 +47,11 @@ impl From<Failure> for PyErr {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Place(location, error) => {
-                let message =
-                    format!("cannot reach a repository in '{}': {}", location.display(), told(&error));
+                let message = format!(
+                    "cannot reach a repository in '{}': {}",
+                    location.display(),
+                    told(&error)
+                );
                 let is_missing = matches!(
                     &error,
                     BackendError::BadRoot { source: Some(cause), .. }
@@ -80,9 +83,8 @@ impl Opening {
             Located::Locked(locked) => Sighting { id: locked.id(), is_encrypted: true },
         };
         let known_as = place.remembered();
-        let is_new = memories
-            .ensure_known(&known_as, found, self.accept, &mut warnings)
-            .map_err(store)?;
+        let is_new =
+            memories.ensure_known(&known_as, found, self.accept, &mut warnings).map_err(store)?;
         let repository = match (located, &self.password) {
             (Located::Open(_), Some(_)) => {
                 return Err(Failure::Password(

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onefold_backend::{
-    BackendError, LocalObjects, Objects, RemoteObjects, RetryPolicy, Retrying, S3Location, S3Options,
+    BackendError, LocalObjects, Objects, RemoteObjects, RetryPolicy, Retrying, S3Location,
+    S3Options,
 };
 use pyo3::prelude::*;
 
@@ -101,6 +102,7 @@ pub(super) fn bytes_of(path: &Path) -> &[u8] {
 
 /// The path without slashes that name nothing.
 pub(super) fn normal(path: &[u8]) -> Vec<u8> {
-    let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&[u8]> =
+        path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
     parts.join(&b'/')
 }
