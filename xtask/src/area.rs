@@ -18,6 +18,8 @@ pub(crate) enum Area {
     Web,
     /// Volumes over many machines, and Ceph, which keeps them
     Cluster,
+    /// The packages for Python and C, and the crates that can be published
+    Languages,
     /// What users install, in a clean root
     Packages,
 }
@@ -47,6 +49,7 @@ const BESIDE_CORE: [(Area, &[&str], &[&str]); 5] = [
     ),
     (Area::Web, &[], &["bench_page"]),
     (Area::Cluster, &["onefold-cluster"], &["cluster"]),
+    (Area::Languages, &["onefold-capi", "onefold-python"], &[]),
     (Area::Packages, &[], &[]),
 ];
 
@@ -143,7 +146,7 @@ mod tests {
     fn the_core_leaves_out_what_another_area_runs() {
         let core = Area::Core.arguments().concat();
         let [.., on_ceph] = ON_CEPH;
-        for area in [Area::Places, Area::Volumes, Area::Web, Area::Cluster, Area::Packages] {
+        for (area, ..) in BESIDE_CORE {
             for word in area.arguments().concat().into_iter().filter(|word| word != on_ceph) {
                 let is_own = word.ends_with("::") || word.starts_with("onefold-");
                 assert!(!is_own || core.contains(&word), "{area:?}: {word}");

@@ -42,6 +42,11 @@ const LAYERS: &[Layer] = &[
     },
     Layer { name: "nbd", uses: Only(&["block"]) },
     Layer { name: "gpu", uses: Only(&["cdc", "fingerprint"]) },
+    Layer { name: "capi", uses: Only(&["cdc", "fingerprint"]) },
+    Layer {
+        name: "python",
+        uses: Only(&["cdc", "fingerprint", "seal", "backend", "index", "store"]),
+    },
     Layer { name: "terminal", uses: Only(&["bench"]) },
     Layer { name: "bench", uses: AnyLibrary },
     Layer { name: "cli", uses: AnyLibrary },

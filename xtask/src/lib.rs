@@ -38,6 +38,7 @@ mod site;
 mod suite;
 mod tally;
 mod tidy;
+mod wheel;
 pub mod workspace;
 
 use std::path::PathBuf;

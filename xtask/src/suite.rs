@@ -11,7 +11,8 @@ use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
 use crate::{
-    cluster_demo, dataset, guest_kernel, instructions, old_program, programs, s3_server, tidy,
+    cluster_demo, dataset, guest_kernel, instructions, old_program, programs, s3_server,
+    tidy, wheel,
 };
 
 /// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:
@@ -58,6 +59,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     if options.area.is_none_or(|area| area == Area::Cluster) {
         try_cluster(cargo, &mut checks, &mut tally);
     }
+    if options.area.is_none_or(|area| area == Area::Languages) {
+        check_languages(options, cargo, &mut checks, &mut tally);
+    }
     if has_core {
         check_kernels(options, cargo, &mut checks, &mut tally);
         checks.run("doc", || {
@@ -90,6 +94,39 @@ fn try_cluster(cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
             println!("test: {error:#}");
             false
         }
+    });
+}
+
+/// The crates that others can use from a registry.
+const PUBLISHED: [&str; 4] = ["onefold-cdc", "onefold-fingerprint", "onefold-block", "onefold-nbd"];
+
+/// The tests of the package for Python, and whether the crates for others can be published.
+fn check_languages(options: &Options, cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
+    checks.time("test of Python", || {
+        let mut tests = Tally::default();
+        match wheel::install(cargo) {
+            Ok(python) => count_tests(options, &mut wheel::tests(&python), &mut tests),
+            Err(error) if options.offline => tests.note_skip("tests", &format!("{error:#}")),
+            Err(error) => {
+                println!("test: {error:#}");
+                tests.note_failure("the package does not build");
+            }
+        }
+        let passed = tests.counts().failed == 0;
+        tally.add("python", tests);
+        passed
+    });
+    checks.run("cdc without threads", || {
+        let check = ["check", "--package", "onefold-cdc", "--no-default-features"];
+        succeeds(cargo.command().args(check).env("RUSTFLAGS", "-D warnings"))
+    });
+    if options.offline {
+        return tally.note_skip("publish", "offline: a package is compared with the registry");
+    }
+    checks.run("publish", || {
+        let mut publish = cargo.command();
+        publish.args(["publish", "--dry-run", "--allow-dirty"]);
+        succeeds(publish.args(PUBLISHED.iter().flat_map(|package| ["--package", package])))
     });
 }
 

@@ -46,7 +46,7 @@ mod usage;
 pub use append_only::AppendOnly;
 pub use error::{BackendError, Cause, ErrorKind, Operation};
 pub use folder::{Folder, MountId};
-pub use local::{LocalCache, LocalFolder, LocalLog, LocalObjects, LocalPages};
+pub use local::{LocalCache, LocalFolder, LocalLog, LocalObjects, LocalPages, own_place};
 pub use log::{Log, LogReader, Reserved, Syncer};
 pub use memory::{MemoryFolder, MemoryLog, MemoryObjects, MemoryPages};
 pub use objects::{ObjectInfo, Objects, OnAnswer, Request, Span};

@@ -15,3 +15,8 @@ pub use measured::{
     LATENCIES, Measured, MeasuredDevice, Measurements, OnError, Operation, Refusal,
 };
 pub use memory::MemoryDevice;
+
+/// Runs what the file that readers see first shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

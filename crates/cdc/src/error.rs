@@ -1,4 +1,4 @@
-use crate::{Algorithm, Kernel, MAX_CHUNK, Preset};
+use crate::{Algorithm, Kernel, MAX_CHUNK, Parameter, Preset, Scheme};
 
 /// Why parameters were refused: the value, and what was expected of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -146,6 +146,14 @@ pub enum ParamError {
         /// The polynomial that was asked for; bit i is the coefficient of x^i.
         polynomial: u64,
     },
+    /// A parameter was chosen that does not change where chunks end.
+    #[error("{scheme} takes no {parameter}, expected one of {taken}", taken = taken(*parameter))]
+    NotTaken {
+        /// The algorithm or preset.
+        scheme: Scheme,
+        /// What was chosen.
+        parameter: Parameter,
+    },
     /// No preset has this name.
     #[error("unknown preset '{name}', expected one of {known}", known = names(Preset::ALL))]
     UnknownPreset {
@@ -178,4 +186,9 @@ pub enum ParamError {
 
 fn names<T: ToString>(all: &[T]) -> String {
     all.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The schemes that take `parameter`.
+fn taken(parameter: Parameter) -> String {
+    names(&Scheme::all().filter(|scheme| scheme.takes(parameter)).collect::<Vec<_>>())
 }

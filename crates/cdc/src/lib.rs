@@ -19,7 +19,8 @@
 //! # Ok::<(), onefold_cdc::ParamError>(())
 //! ```
 //!
-//! [`cut_points_parallel`] cuts one input by several threads, at the same cut-points. [`Rapid`] jumps
+//! `cut_points_parallel`, of the feature `threads`, cuts one input by several threads, at the same
+//! cut-points. [`Rapid`] jumps
 //! over chunks that followed others before; which of its cut-points are those of the algorithm, its
 //! [`Criterion`] says.
 //!
@@ -31,7 +32,7 @@
 //! [`Cuts`] yields the cut-points of a reader without its chunks, and so can do without a maximum:
 //! [`ChunkSizes::unbounded`]. A [`Preset`] cuts where another tool does. [`Divisors`] are what BFBC
 //! learns from a sample. A [`Secret`] keys what has something to key;
-//! [`Algorithm::GearAes`] is the one that keeps it.
+//! [`Algorithm::GearAes`] is the one that keeps it. [`Scheme::params`] completes what a user chose.
 
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
@@ -43,6 +44,7 @@ mod algorithm;
 mod bfbc;
 mod boundary;
 mod buzhash;
+mod choice;
 mod chunker;
 mod crc;
 mod cuts;
@@ -59,6 +61,7 @@ mod kernel;
 mod maxp;
 mod mii;
 mod mincdc;
+#[cfg(feature = "threads")]
 mod parallel;
 mod params;
 mod pci;
@@ -77,17 +80,20 @@ mod seqcdc;
 mod simd;
 mod splitmix;
 mod stream;
+mod stretch;
 mod tttd;
 mod walk;
 
 pub use algorithm::Algorithm;
 pub use boundary::{BoundaryTest, Lookahead};
+pub use choice::Choice;
 pub use chunker::{Chunker, cut_points};
 pub use cuts::Cuts;
 pub use divisors::Divisors;
 pub use error::ParamError;
 pub use kernel::Kernel;
-pub use parallel::{cut_points_parallel, decided_cuts};
+#[cfg(feature = "threads")]
+pub use parallel::cut_points_parallel;
 pub use params::{ChunkSizes, MAX_CHUNK, Parameter, Params};
 pub use preset::Preset;
 pub use rapid::{
@@ -96,3 +102,9 @@ pub use rapid::{
 pub use scheme::Scheme;
 pub use secret::Secret;
 pub use stream::Stream;
+pub use stretch::decided_cuts;
+
+/// Runs what the file that readers see first shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

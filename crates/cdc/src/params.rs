@@ -1,3 +1,5 @@
+use std::fmt;
+
 use crate::descriptor::Descriptor;
 use crate::{Algorithm, Divisors, ParamError, Preset, Scheme, Secret};
 
@@ -105,6 +107,18 @@ pub enum Parameter {
     Seed,
     /// [`Params::secret`].
     Secret,
+}
+
+impl fmt::Display for Parameter {
+    /// The name of the field.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Window => "window",
+            Self::Level => "level",
+            Self::Seed => "seed",
+            Self::Secret => "secret",
+        })
+    }
 }
 
 /// Everything that cut-points depend on besides the bytes.

@@ -7,9 +7,6 @@ use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Kernel, Parameter, Params, Pre
 
 use crate::size;
 
-/// The default mean chunk size in bytes.
-pub(crate) const DEFAULT_AVG: usize = 16 << 10;
-
 /// Options for how a repository cuts data.
 #[derive(Debug, Args)]
 pub(crate) struct ChunkingArgs {
@@ -176,43 +173,7 @@ pub(crate) struct SizeArgs {
 impl SizeArgs {
     /// The requested sizes, with defaults for `scheme` for the others.
     fn of(&self, scheme: Scheme) -> Result<ChunkSizes> {
-        let avg = match scheme {
-            Scheme::Own(Algorithm::MinCdc) => return self.even_sizes(),
-            Scheme::Own(_) => DEFAULT_AVG,
-            Scheme::Tool(preset) => preset.params().sizes.avg(),
-        };
-        self.sizes(scheme, self.avg.unwrap_or(avg), self.min, self.max)
-    }
-
-    /// The sizes of MinCDC, whose mean lies in the middle of its bounds: two of the three give the
-    /// third.
-    fn even_sizes(&self) -> Result<ChunkSizes> {
-        let avg = match (self.min, self.avg, self.max) {
-            (Some(min), None, Some(max)) => min.midpoint(max),
-            (_, avg, _) => avg.unwrap_or(DEFAULT_AVG),
-        };
-        let opposite = |bound: usize| avg.saturating_mul(2).saturating_sub(bound);
-        // a bound on the wrong side of the mean is refused as it was given
-        let min = self.min.or(self.max.map(|max| opposite(max).clamp(1, avg.max(1))));
-        let max = self.max.or(self.min.map(|min| opposite(min).max(avg)));
-        self.sizes(Algorithm::MinCdc.into(), avg, min, max)
-    }
-
-    fn sizes(
-        &self,
-        scheme: Scheme,
-        avg: usize,
-        min: Option<usize>,
-        max: Option<usize>,
-    ) -> Result<ChunkSizes> {
-        if let (Some(min), Some(max)) = (min, max) {
-            return Ok(ChunkSizes::new(min, avg, max)?);
-        }
-        let suited = scheme
-            .params_for_mean(avg)
-            .with_context(|| format!("an average of {avg} bytes is not possible"))?
-            .sizes;
-        Ok(ChunkSizes::new(min.unwrap_or(suited.min()), avg, max.unwrap_or(suited.max()))?)
+        Ok(scheme.sizes(self.min, self.avg, self.max)?)
     }
 }
 

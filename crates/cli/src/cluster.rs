@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use onefold_backend::own_place;
 pub(crate) use onefold_backend::rados::CephLocation;
 use onefold_backend::rados::{CephOptions, CountedRados, RadosCluster, RadosCounters, RadosPool};
 use onefold_cluster::{About, Domain, GatewayRecord};
@@ -13,7 +14,6 @@ use onefold_seal::ObjectId;
 
 use crate::exit::Exit;
 use crate::host;
-use crate::own_place::own_place;
 
 /// How to reach a cluster.
 #[derive(Clone, Debug, Args)]

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::Error;
 use clap::Args;
+use onefold_backend::own_place;
 use onefold_index::Memory;
 use onefold_seal::ObjectId;
 use onefold_store::{IndexPlace, ObjectCache};
 
 use crate::console::Console;
-use crate::own_place::own_place;
 use crate::size;
 
 /// The cache folder of all repositories.

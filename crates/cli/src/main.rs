@@ -25,7 +25,6 @@ mod memory;
 mod memory_place;
 mod mount;
 mod output;
-mod own_place;
 mod place;
 mod pool;
 mod progress;

@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use anyhow::Error;
 use clap::Args;
-use onefold_backend::{BackendError, LocalFolder};
+use onefold_backend::{BackendError, LocalFolder, own_place};
 use onefold_seal::ObjectId;
 use onefold_store::{KnownRepositories, Sighting, StoreError};
 
 use crate::console::Console;
 use crate::name::shown;
-use crate::own_place::own_place;
 
 /// The folder for the memory of locations.
 const LOCATIONS: &str = "locations";

@@ -22,3 +22,8 @@ pub use algorithm::FingerprintAlgorithm;
 pub use error::FingerprintError;
 pub use fingerprint::{Fingerprint, Shortened};
 pub use fingerprinter::Fingerprinter;
+
+/// Runs what the file that readers see first shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -58,3 +58,8 @@ pub use limits::Limits;
 pub use listen::{Address, Listen};
 pub use server::{BoundServer, ExportList, Server};
 pub use tls::{Tls, TlsMode};
+
+/// Runs what the file that readers see first shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -7,6 +7,7 @@ mod listing;
 mod log;
 mod mount;
 mod objects;
+mod own_place;
 mod owned;
 mod pages;
 mod reserve;
@@ -15,6 +16,7 @@ pub use cache::LocalCache;
 pub use folder::LocalFolder;
 pub use log::LocalLog;
 pub use objects::LocalObjects;
+pub use own_place::own_place;
 pub use pages::LocalPages;
 
 use std::fs::File;

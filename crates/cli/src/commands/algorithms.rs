@@ -5,7 +5,6 @@ use clap::Args;
 use onefold_cdc::Scheme;
 use serde::Serialize;
 
-use crate::chunking::DEFAULT_AVG;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -76,7 +75,7 @@ fn lines(all: &[Listed]) -> Vec<String> {
 impl Listed {
     fn of(scheme: Scheme) -> Result<Self> {
         let params = match scheme {
-            Scheme::Own(_) => scheme.params_for_mean(DEFAULT_AVG)?,
+            Scheme::Own(_) => scheme.params_for_mean(Scheme::DEFAULT_AVG)?,
             Scheme::Tool(preset) => preset.params(),
         };
         Ok(Self {

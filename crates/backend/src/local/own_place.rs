@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 ///
 /// The home of another user, such as `sudo` may leave in HOME, is not used: that user could exchange the
 /// files there, and could no longer use them.
-pub(crate) fn own_place(variable: &str, below: &str) -> Result<PathBuf, String> {
+pub fn own_place(variable: &str, below: &str) -> Result<PathBuf, String> {
     let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(named) = set(variable) {
         return Ok(named.join("onefold"));
