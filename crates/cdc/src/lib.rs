@@ -77,6 +77,7 @@ mod seqcdc;
 mod simd;
 mod splitmix;
 mod stream;
+mod tables;
 mod tttd;
 mod walk;
 
@@ -96,3 +97,4 @@ pub use rapid::{
 pub use scheme::Scheme;
 pub use secret::Secret;
 pub use stream::Stream;
+pub use tables::{LeastHash, Tables, WindowHash, WindowTest};
