@@ -24,8 +24,8 @@ const CL_PROGRAM_BUILD_LOG: u32 = 0x1183;
 const CL_PLATFORM_NOT_FOUND: c_int = -1001;
 const CL_DEVICE_NOT_FOUND: c_int = -1;
 const CL_DEVICE_NOT_AVAILABLE: c_int = -2;
-/// Allocation failures of memory objects, of resources and of the host, and a size above the limit.
-const OUT_OF_MEMORY: [c_int; 4] = [-4, -5, -6, -61];
+/// Allocation failures of memory objects and of the host, and a size above the limit.
+const OUT_OF_MEMORY: [c_int; 3] = [-4, -6, -61];
 
 /// A device of OpenCL, and the kernels compiled for it.
 pub struct OpenCl {
