@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask test | tidy | floors | figures | dataset | campaign | compat | cluster-demo |
-//! instructions`.
+//! gpu-kernels | instructions`.
 //!
 //! Depends on no crate of the engine, so that it builds, and judges, while they are broken. What is
 //! public is for the laboratory, which measures and is `cargo lab`.
@@ -20,6 +20,7 @@ mod edges;
 mod emulate;
 mod figures;
 mod floors;
+mod gpu_kernels;
 mod guest_kernel;
 mod instructions;
 mod loops;
@@ -28,6 +29,7 @@ mod mutants;
 mod old_program;
 pub mod outcome;
 pub mod programs;
+mod python;
 pub mod record;
 mod repository_loops;
 pub mod s3_server;
@@ -100,6 +102,12 @@ enum Command {
         /// Write and read a little instead, and end
         #[arg(long)]
         once: bool,
+    },
+    /// Compile the kernels for GPUs, and show their registers and instructions
+    GpuKernels {
+        /// Write the PTX and the table anew
+        #[arg(long)]
+        write: bool,
     },
     /// Count the instructions that each chunker takes a byte, and show what differs from the table
     Instructions {
@@ -252,6 +260,7 @@ pub fn run() -> ExitCode {
         Command::Compat { old: Some(revision) } => compat::with_old(Cargo::default(), &revision),
         Command::Compat { old: None } => compat::make(Cargo::default()),
         Command::ClusterDemo { once } => cluster_demo::run(Cargo::default(), once),
+        Command::GpuKernels { write } => gpu_kernels::run(Cargo::default(), write),
         Command::Instructions { write } => instructions::run(Cargo::default(), write),
     };
     match outcome {

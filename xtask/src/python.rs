@@ -1,0 +1,47 @@
+//! Packages of the Python package index, each set in a virtual environment in the target folder.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::programs;
+use crate::workspace::Cargo;
+
+/// The file that says what is installed, written last.
+const INSTALLED: &str = "onefold-packages";
+
+/// Installs `packages` into `folder` unless they are there. They are pinned, and `pip` gets `options`.
+pub(crate) fn install(
+    folder: &Path,
+    packages: &[&str],
+    options: &[&str],
+    cargo: Cargo,
+) -> Result<()> {
+    let wanted = packages.join(" ");
+    let marker = folder.join(INSTALLED);
+    if fs::read_to_string(&marker).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    if cargo.offline {
+        bail!("not installed, being offline: {wanted}");
+    }
+    if !has_venv() {
+        println!("setup: python3 cannot make a virtual environment in {}", folder.display());
+        programs::install_packages(cargo, &["python3-venv"])?;
+    }
+    println!("setup: pip install {wanted}");
+    programs::succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))?;
+    let pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install"];
+    let mut command = Command::new(folder.join("bin/python"));
+    programs::succeed(command.args(pip).args(options).args(packages))?;
+    fs::write(&marker, wanted).with_context(|| marker.display().to_string())
+}
+
+/// Whether Python is there with the part that Debian packages apart.
+fn has_venv() -> bool {
+    let mut python = Command::new("python3");
+    python.args(["-c", "import ensurepip, venv"]).stdin(Stdio::null()).stderr(Stdio::null());
+    python.status().is_ok_and(|status| status.success())
+}
