@@ -19,6 +19,8 @@
 #include "candidates.h"
 #undef HASH_BITS
 
+#include "direct.h"
+
 #include "minima.h"
 
 #include "blake3.h"

@@ -30,6 +30,8 @@ pub enum Kernel {
     CandidatesCrc,
     /// Candidates of Buzhash.
     CandidatesBuzhash,
+    /// Candidates of Rabin, fetched byte by byte.
+    DirectRabin,
     /// The least hash of each strip.
     Minima,
     /// BLAKE3 of each leaf.
@@ -51,6 +53,7 @@ impl Kernel {
         Self::CandidatesRabin,
         Self::CandidatesCrc,
         Self::CandidatesBuzhash,
+        Self::DirectRabin,
         Self::Minima,
         Self::Blake3Leaves,
         Self::Blake3Join,
@@ -67,6 +70,7 @@ impl Kernel {
             Self::CandidatesRabin => "candidates_rabin",
             Self::CandidatesCrc => "candidates_crc",
             Self::CandidatesBuzhash => "candidates_buzhash",
+            Self::DirectRabin => "direct_rabin",
             Self::Minima => "minima",
             Self::Blake3Leaves => "blake3_leaves",
             Self::Blake3Join => "blake3_join",
@@ -77,9 +81,10 @@ impl Kernel {
 }
 
 /// The files of the kernels that `kernels.h` includes.
-const INCLUDED: [(&str, &str); 6] = [
+const INCLUDED: [(&str, &str); 7] = [
     ("tile.h", include_str!("../kernels/tile.h")),
     ("candidates.h", include_str!("../kernels/candidates.h")),
+    ("direct.h", include_str!("../kernels/direct.h")),
     ("minima.h", include_str!("../kernels/minima.h")),
     ("blake3.h", include_str!("../kernels/blake3.h")),
     ("sha2.h", include_str!("../kernels/sha2.h")),

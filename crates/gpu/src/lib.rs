@@ -28,6 +28,7 @@ mod error;
 mod kernel;
 mod opencl;
 mod pipeline;
+mod rates;
 mod select;
 mod simulated;
 mod trace;
@@ -39,6 +40,9 @@ pub use error::GpuError;
 pub use kernel::{Kernel, SPARE, STRIP, TILE, opencl_source};
 pub use opencl::OpenCl;
 pub use pipeline::{Chunk, OnLoss, Piece, RunError, Settings, Summary, run};
+pub use rates::{
+    Decision, cpu_rate, decide, device_rate, lane_time, resident_rates, sample, upload_rate,
+};
 pub use simulated::{Fault, Simulated};
 pub use trace::{Span, Stage, Trace};
 pub use work::{Range, Work};

@@ -47,6 +47,8 @@ pub struct Settings {
     pub fingerprint: Option<FingerprintAlgorithm>,
     /// What to do when the device fails.
     pub on_loss: OnLoss,
+    /// Search without tiles of shared memory where that is possible, for comparison.
+    pub without_tiles: bool,
     /// Wait for each copy, so that the trace tells it from the search that follows.
     pub trace_copies: bool,
 }
@@ -60,8 +62,15 @@ impl Settings {
             memory: Memory::Pinned,
             fingerprint,
             on_loss: OnLoss::Fail,
+            without_tiles: false,
             trace_copies: false,
         }
+    }
+
+    /// What a device is to find.
+    pub(crate) fn work(&self, chunker: &Chunker) -> Result<Work, GpuError> {
+        let work = Work::new(chunker, self.fingerprint)?;
+        Ok(if self.without_tiles { work.without_tiles() } else { work })
     }
 
     /// Bytes of a segment for chunks of up to `max` bytes.
@@ -154,7 +163,7 @@ pub fn run<R: Read + Send>(
     reader: R,
     store: impl FnMut(Piece<'_>) -> io::Result<()>,
 ) -> Result<Summary, RunError> {
-    let work = Work::new(chunker, settings.fingerprint)?;
+    let work = settings.work(chunker)?;
     let max = work.sizes().max();
     let segment = settings.segment(max)?;
     let line = Line::new(chunker, settings, work);
@@ -219,11 +228,7 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn new(chunker: &'a Chunker, settings: &'a Settings, work: Work) -> Self {
-        let fingerprinter = settings.fingerprint.map(|algorithm| match algorithm {
-            FingerprintAlgorithm::Sha256 => Fingerprinter::sha256(),
-            FingerprintAlgorithm::Sha3 => Fingerprinter::sha3(),
-            _ => Fingerprinter::blake3(),
-        });
+        let fingerprinter = settings.fingerprint.map(fingerprinter);
         let turn = Turn { next: 0, selector: work.selector(), stopped: false };
         Self {
             chunker,
@@ -538,6 +543,15 @@ impl Totals {
             Some(_) => self.on_device += 1,
             None => self.on_cpu += 1,
         }
+    }
+}
+
+/// The CPU's function for one of those that devices have.
+pub(crate) fn fingerprinter(algorithm: FingerprintAlgorithm) -> Fingerprinter {
+    match algorithm {
+        FingerprintAlgorithm::Sha256 => Fingerprinter::sha256(),
+        FingerprintAlgorithm::Sha3 => Fingerprinter::sha3(),
+        _ => Fingerprinter::blake3(),
     }
 }
 

@@ -224,7 +224,10 @@ impl SimulatedLane {
         };
         let [first_tile, first, len, window, room] =
             [first_tile, first, len, window, room].map(|number| number as usize);
-        let is_wide = matches!(kernel, Kernel::CandidatesGear | Kernel::CandidatesRabin);
+        let is_wide = matches!(
+            kernel,
+            Kernel::CandidatesGear | Kernel::CandidatesRabin | Kernel::DirectRabin
+        );
         let table: Vec<u64> = match is_wide {
             true => self.slots[&Slot::Table].as_chunks().0.iter().copied().map(u64::from_le_bytes).collect(),
             false => self.u32s(Slot::Table).into_iter().map(u64::from).collect(),
@@ -316,7 +319,7 @@ fn push(kernel: Kernel, table: &[u64], hash: u64, byte: u8) -> u64 {
         Kernel::CandidatesGear => hash.wrapping_mul(2).wrapping_add(at(byte)),
         Kernel::CandidatesGear32 => (hash * 2 + at(byte)) % (1 << 32),
         Kernel::CandidatesGear16 => (hash * 2 + at(byte)) % (1 << 16),
-        Kernel::CandidatesRabin => (hash << 8) % (1 << 53) ^ at(hash >> 45 ^ byte),
+        Kernel::CandidatesRabin | Kernel::DirectRabin => (hash << 8) % (1 << 53) ^ at(hash >> 45 ^ byte),
         Kernel::CandidatesCrc => hash >> 8 ^ at(hash % 256 ^ byte),
         Kernel::CandidatesBuzhash => u64::from((hash as u32).rotate_left(1)) ^ at(byte),
         other => panic!("{other:?} has no rolling hash"),

@@ -43,6 +43,8 @@ pub struct Work {
     hash: Option<Hash>,
     /// FastCDC has two limits that a device tells apart.
     is_normalised: bool,
+    /// Whether Rabin's kernel is the one without tiles.
+    is_direct: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +102,19 @@ impl Work {
             Some(algorithm) => return Err(GpuError::NotHashed { algorithm }),
         };
         let is_normalised = algorithm == onefold_cdc::Algorithm::FastCdc;
-        Ok(Self { sizes, tables, hash, is_normalised })
+        Ok(Self { sizes, tables, hash, is_normalised, is_direct: false })
+    }
+
+    /// The same with a kernel that does without tiles where there is one, which is for Rabin.
+    #[must_use]
+    pub fn without_tiles(self) -> Self {
+        Self { is_direct: true, ..self }
+    }
+
+    /// The chunks that end at `cuts`, the first of which begins with byte 0.
+    pub fn ranges(cuts: &[usize]) -> Vec<Range> {
+        let starts = [0].into_iter().chain(cuts.iter().copied());
+        starts.zip(cuts).map(|(start, &end)| Range { start, len: end - start }).collect()
     }
 
     /// The cut-points of the first `len` bytes of the lane's input as a whole input, and the
@@ -117,16 +131,7 @@ impl Work {
         let mut cuts = Vec::new();
         selector.advance(&marks, &lane.input()[..len], 0, true, &mut cuts);
         let cuts: Vec<usize> = cuts.into_iter().map(|cut| cut as usize).collect();
-        let mut start = 0;
-        let ranges: Vec<Range> = cuts
-            .iter()
-            .map(|&end| {
-                let range = Range { start, len: end - start };
-                start = end;
-                range
-            })
-            .collect();
-        let fingerprints = self.fingerprints(lane, &ranges)?;
+        let fingerprints = self.fingerprints(lane, &Self::ranges(&cuts))?;
         Ok((cuts, fingerprints))
     }
 
@@ -169,7 +174,11 @@ impl Work {
     ) -> Result<Marks, GpuError> {
         match &self.tables {
             Tables::Window(test) => {
-                candidates(lane, test, first, len, room).map(Marks::Candidates)
+                let kernel = match (self.is_direct, test.hash) {
+                    (true, WindowHash::Rabin) => Kernel::DirectRabin,
+                    (_, hash) => kernel_of(hash),
+                };
+                candidates(lane, kernel, test, first, len, room).map(Marks::Candidates)
             }
             Tables::Least(hash) => minima(lane, hash, len).map(Marks::Minima),
         }
@@ -242,6 +251,7 @@ const fn kernel_of(hash: WindowHash) -> Kernel {
 /// list is too short, the kernel runs again with one that is long enough.
 fn candidates(
     lane: &mut dyn Lane,
+    kernel: Kernel,
     test: &WindowTest,
     first: usize,
     len: usize,
@@ -274,7 +284,7 @@ fn candidates(
             limit(test.strict),
             Argument::U32(room.0 as u32),
         ];
-        lane.launch(kernel_of(test.hash), tiles, &arguments)?;
+        lane.launch(kernel, tiles, &arguments)?;
         let mut counter = [0; 4];
         lane.read(Slot::Counter, &mut counter)?;
         let count = u32::from_le_bytes(counter) as usize;

@@ -75,6 +75,7 @@ struct Arguments {
 static const std::map<std::string, void (*)(const Arguments &)> KERNELS = {
     WIDE(candidates_gear),
     WIDE(candidates_rabin),
+    WIDE(direct_rabin),
     NARROW(candidates_gear32),
     NARROW(candidates_gear16),
     NARROW(candidates_crc),

@@ -102,6 +102,7 @@ pub(crate) fn assert_like_cpu(
 ) {
     let chunker = Chunker::new(params).unwrap();
     let work = Work::new(&chunker, function).unwrap();
+    let direct = (params.algorithm == Algorithm::Rabin).then(|| work.clone().without_tiles());
     let longest = inputs.iter().map(|data| data.len()).max().unwrap_or(0);
     let mut lane = device.lane(longest, Memory::Pinned).unwrap();
     for data in inputs {
@@ -110,6 +111,10 @@ pub(crate) fn assert_like_cpu(
         let (cuts, found) = work.whole(&mut *lane, data.len()).unwrap();
         let expected: Vec<usize> = chunker.cut_points(data).collect();
         assert!(cuts == expected, "{}", name());
+        if let Some(direct) = &direct {
+            let (cuts, _) = direct.whole(&mut *lane, data.len()).unwrap();
+            assert!(cuts == expected, "{}, without tiles", name());
+        }
         if let Some(function) = function {
             let fingerprinter = fingerprinter(function);
             let starts = [0].into_iter().chain(cuts.iter().copied());
