@@ -22,6 +22,8 @@ pub(crate) enum Area {
     Languages,
     /// What users install, in a clean root
     Packages,
+    /// Kernels for GPUs on what needs none, and what uses them
+    Gpu,
 }
 
 /// The areas beside the core: packages, and modules of the command's tests.
@@ -51,6 +53,7 @@ const BESIDE_CORE: [(Area, &[&str], &[&str]); 5] = [
     (Area::Cluster, &["onefold-cluster"], &["cluster"]),
     (Area::Languages, &["onefold-capi", "onefold-python"], &[]),
     (Area::Packages, &[], &[]),
+    (Area::Gpu, &["onefold-gpu"], &["gpu"]),
 ];
 
 /// Tests that need Ceph, in a package of the places: its name, the file of its tests, the module. They

@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask test | tidy | floors | figures | dataset | dist | site | campaign | compat |
-//! cluster-demo | instructions`.
+//! cluster-demo | gpu-kernels | instructions`.
 //!
 //! Depends on no crate of the engine, so that it builds, and judges, while they are broken. What is
 //! public is for the laboratory, which measures and is `cargo lab`.
@@ -21,6 +21,7 @@ mod edges;
 mod emulate;
 mod figures;
 mod floors;
+mod gpu_kernels;
 mod guest_kernel;
 mod instructions;
 mod loops;
@@ -108,6 +109,12 @@ enum Command {
         /// Write and read a little instead, and end
         #[arg(long)]
         once: bool,
+    },
+    /// Compile the kernels for GPUs, and show their registers and instructions
+    GpuKernels {
+        /// Write the PTX and the table anew
+        #[arg(long)]
+        write: bool,
     },
     /// Count the instructions that each chunker takes a byte, and show what differs from the table
     Instructions {
@@ -198,6 +205,24 @@ enum CampaignCommand {
     },
     /// Make the packages, twice, try the oldest Rust, and install the packages in a clean root
     Dist,
+    /// Compare and measure a GPU, in at most ten minutes: build the program, and run `bench gpu` with it
+    Gpu {
+        /// The device, as `onefold devices` names it
+        #[arg(long, default_value = "cuda:0")]
+        device: String,
+        /// Bytes of random data in memory, as `bench gpu` takes them
+        #[arg(long, default_value = "1GiB")]
+        bytes: String,
+        /// Bytes of mixed data on which every chunk is compared first
+        #[arg(long, default_value = "64GiB")]
+        equality: String,
+        /// A program that was built elsewhere, for a machine without a compiler
+        #[arg(long)]
+        program: Option<PathBuf>,
+        /// The record to write, e.g. docs/records/NAME.json
+        #[arg(long)]
+        out: PathBuf,
+    },
     /// Run the tests of the kernels under the address sanitizer
     Asan,
     /// Run the tests of the kernels' edges in Miri
@@ -258,6 +283,9 @@ pub fn run() -> ExitCode {
             campaign::room(seconds, out.as_deref())
         }
         Command::Campaign(CampaignCommand::Dist) => dist::campaign(Cargo::default()),
+        Command::Campaign(CampaignCommand::Gpu { device, bytes, equality, program, out }) => {
+            campaign::gpu(&device, [&bytes, &equality], program, &out)
+        }
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
         Command::Site => site::write(&workspace::target_dir().join("site")),
@@ -265,6 +293,7 @@ pub fn run() -> ExitCode {
         Command::Compat { old: Some(revision) } => compat::with_old(Cargo::default(), &revision),
         Command::Compat { old: None } => compat::make(Cargo::default()),
         Command::ClusterDemo { once } => cluster_demo::run(Cargo::default(), once),
+        Command::GpuKernels { write } => gpu_kernels::run(Cargo::default(), write),
         Command::Instructions { write } => instructions::run(Cargo::default(), write),
     };
     match outcome {

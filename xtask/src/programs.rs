@@ -93,6 +93,17 @@ const NEEDS_OF_CLUSTERS: &[Need] = &[
     Need { program: "ceph-osd", package: "ceph-osd", why: "keeps the objects of a cluster" },
 ];
 
+/// What the tests of kernels for GPUs need beside.
+const NEEDS_OF_GPUS: &[Need] = &[
+    Need { program: "g++", package: "g++", why: "compiles the kernels under sanitizers" },
+    Need {
+        program: "/etc/OpenCL/vendors/pocl.icd",
+        package: "pocl-opencl-icd",
+        why: "runs the kernels on the CPU",
+    },
+    Need { program: "oclgrind", package: "oclgrind", why: "finds races in the kernels" },
+];
+
 /// A cargo subcommand, and the rustup component that brings it.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
@@ -107,8 +118,10 @@ pub(crate) fn install<'a>(
     let emulated: Vec<&Target> = emulated.into_iter().collect();
     let has_clusters = area.is_none_or(|area| area == Area::Cluster);
     let of_clusters = if has_clusters { NEEDS_OF_CLUSTERS } else { &[] };
+    let has_gpus = area.is_none_or(|area| area == Area::Gpu);
+    let of_gpus = if has_gpus { NEEDS_OF_GPUS } else { &[] };
     let needs =
-        NEEDS.iter().chain(of_clusters).chain(emulated.iter().flat_map(|target| target.needs));
+        NEEDS.iter().chain(of_clusters).chain(of_gpus).chain(emulated.iter().flat_map(|target| target.needs));
     let missing: Vec<&Need> = needs.filter(|need| !need.is_met()).collect();
     for need in &missing {
         println!("setup: {} is missing; {}", need.program, need.why);

@@ -12,18 +12,18 @@ use crate::workspace::{self, Cargo};
 /// The file that says what is installed, written last.
 const INSTALLED: &str = "onefold-packages";
 
-/// The virtual environment `name` with `packages`, which are installed if they are missing.
+/// The virtual environment `name` with `packages`, which `pip` installs with `options` if they are missing.
 ///
 /// # Errors
 ///
 /// If they are missing and cannot be installed.
-pub(crate) fn environment(cargo: Cargo, name: &str, packages: &[&str]) -> Result<PathBuf> {
+pub(crate) fn environment(cargo: Cargo, name: &str, packages: &[&str], options: &[&str]) -> Result<PathBuf> {
     let folder = workspace::target_dir().join(name);
-    install(&folder, packages, cargo)?;
+    install(&folder, packages, options, cargo)?;
     Ok(folder)
 }
 
-fn install(folder: &Path, packages: &[&str], cargo: Cargo) -> Result<()> {
+fn install(folder: &Path, packages: &[&str], options: &[&str], cargo: Cargo) -> Result<()> {
     let wanted = packages.join(" ");
     let marker = folder.join(INSTALLED);
     if fs::read_to_string(&marker).is_ok_and(|installed| installed == wanted) {
@@ -39,7 +39,7 @@ fn install(folder: &Path, packages: &[&str], cargo: Cargo) -> Result<()> {
     println!("setup: pip install {wanted}");
     programs::succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))?;
     let pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install"];
-    programs::succeed(Command::new(folder.join("bin/python")).args(pip).args(packages))?;
+    programs::succeed(Command::new(folder.join("bin/python")).args(pip).args(options).args(packages))?;
     fs::write(&marker, wanted).with_context(|| marker.display().to_string())
 }
 

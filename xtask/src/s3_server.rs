@@ -12,7 +12,7 @@ const PACKAGES: &[&str] =
 
 /// The folder of the server, installed if it is missing, or `None` after saying why there is none.
 pub fn install(cargo: Cargo) -> Option<PathBuf> {
-    match python::environment(cargo, "s3-server", PACKAGES) {
+    match python::environment(cargo, "s3-server", PACKAGES, &[]) {
         Ok(folder) => Some(folder),
         Err(error) => {
             println!("setup: no S3 server: {error:#}; tests that need it skip");

@@ -11,7 +11,7 @@ use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
 use crate::{
-    cluster_demo, dataset, guest_kernel, instructions, old_program, programs, s3_server,
+    cluster_demo, dataset, gpu_kernels, guest_kernel, instructions, old_program, programs, s3_server,
     tidy, wheel,
 };
 
@@ -61,6 +61,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     if options.area.is_none_or(|area| area == Area::Languages) {
         check_languages(options, cargo, &mut checks, &mut tally);
+    }
+    if options.area.is_none_or(|area| area == Area::Gpu) {
+        checks.run("gpu-kernels", || check_gpu_kernels(cargo, &mut tally));
     }
     if has_core {
         check_kernels(options, cargo, &mut checks, &mut tally);
@@ -236,6 +239,24 @@ fn run_emulated_tests(options: &Options, cargo: Cargo, target: &Target) -> Tally
         tally.note_failure("tests");
     }
     tally
+}
+
+/// Compares the kernels for GPUs that are checked in with their sources; true if they agree.
+fn check_gpu_kernels(cargo: Cargo, tally: &mut Tally) -> bool {
+    match gpu_kernels::check(cargo) {
+        Ok(gpu_kernels::Report::Findings(findings)) => {
+            findings.iter().for_each(|finding| println!("error: {finding}"));
+            findings.is_empty()
+        }
+        Ok(gpu_kernels::Report::Skipped(reason)) => {
+            tally.note_skip("gpu-kernels", &reason);
+            true
+        }
+        Err(error) => {
+            println!("error: {error:#}");
+            false
+        }
+    }
 }
 
 /// Compares what the chunkers take with what they took; true if nothing became more.

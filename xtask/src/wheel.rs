@@ -33,7 +33,7 @@ const OLDEST: (u32, u32) = (3, 11);
 /// The Python with the package installed, or why there is none.
 pub(crate) fn install(cargo: Cargo) -> Result<PathBuf> {
     ensure_new_python()?;
-    let environment = python::environment(cargo, "python/venv", PACKAGES)?;
+    let environment = python::environment(cargo, "python/venv", PACKAGES, &[])?;
     let python = environment.join("bin/python");
     let wheels = workspace::target_dir().join("python/wheels");
     if wheels.exists() {

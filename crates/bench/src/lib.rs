@@ -10,6 +10,8 @@ mod counters;
 mod dataset;
 mod distribution;
 pub mod equal_mean;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 mod limit;
 mod memory;
 mod metrics;

@@ -26,6 +26,7 @@ use crate::research::two_stage::{self, Mark, Marks};
 use crate::rolling::{self, EveryPosition, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::tables::{WindowHash, WindowTest};
 use crate::walk::{self, Past, Step};
 use crate::{ChunkSizes, ParamError, Parameter, Params};
 
@@ -90,6 +91,15 @@ impl WindowRule for Buzhash {
         search
             .first_position(self, reach, |_, hash| self.is_candidate(hash))
             .or_else(|| self.sizes.forced(reach))
+    }
+}
+
+impl Buzhash {
+    /// What a device searches by.
+    pub(crate) fn window_test(&self) -> WindowTest {
+        let CyclicPolynomial { window, enter, leave } = &self.hash;
+        let table = enter.iter().chain(leave).copied().map(u64::from).collect();
+        WindowTest { hash: WindowHash::Buzhash, window: *window, table, limit: self.least, strict: self.least }
     }
 }
 

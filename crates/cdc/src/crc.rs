@@ -32,6 +32,7 @@ use crate::research::two_stage::{self, Mark, Marks};
 use crate::rolling::{self, EveryPosition, LinearRule, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::tables::{WindowHash, WindowTest};
 use crate::walk::{self, Past, Step};
 use crate::{ChunkSizes, ParamError, Parameter, Params};
 
@@ -125,6 +126,15 @@ fn polynomial(params: &Params) -> u64 {
     match params.secret {
         None => POLYNOMIAL,
         Some(_) => irreducible_from(32, Numbers::of(params).next()),
+    }
+}
+
+impl Crc {
+    /// What a device searches by.
+    pub(crate) fn window_test(&self) -> WindowTest {
+        let Checksum { window, enter, leave } = &self.checksum;
+        let table = enter.iter().chain(leave).copied().map(u64::from).collect();
+        WindowTest { hash: WindowHash::Crc, window: *window, table, limit: self.least, strict: self.least }
     }
 }
 

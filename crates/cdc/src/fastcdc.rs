@@ -25,6 +25,7 @@ use crate::gear::{self, Table};
 use crate::research::two_stage::{self, Mark, Marks};
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::tables::{WindowHash, WindowTest};
 use crate::walk::{self, Past, Step};
 use crate::{ChunkSizes, Lookahead, ParamError, Parameter, Params};
 
@@ -101,6 +102,15 @@ impl Step for FastCdc {
         let is_small = len < self.sizes.avg() as u64;
         let limit = if is_small { self.small_limit } else { self.large_limit };
         (len >= self.sizes.min() as u64 && *hash <= limit).then_some(0)
+    }
+}
+
+impl FastCdc {
+    /// What a device searches by.
+    pub(crate) fn window_test(&self) -> WindowTest {
+        let &Self { large_limit: limit, small_limit: strict, .. } = self;
+        let table = self.table.0.to_vec();
+        WindowTest { hash: WindowHash::Gear, window: gear::WINDOW, table, limit, strict }
     }
 }
 

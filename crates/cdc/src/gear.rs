@@ -31,6 +31,7 @@ use crate::rolling::Rolling;
 use crate::rule::Rule;
 use crate::secret::Numbers;
 use crate::simd::vector::prefetch;
+use crate::tables::{WindowHash, WindowTest};
 use crate::walk::{self, Past, Step};
 use crate::{ChunkSizes, ParamError, Parameter, Params};
 
@@ -99,6 +100,14 @@ impl Step for Gear {
     fn step(&self, hash: &mut u64, len: u64, byte: u8, _: &Past) -> Option<usize> {
         *hash = self.table.push(*hash, byte);
         (len >= self.sizes.min() as u64 && *hash <= self.limit).then_some(0)
+    }
+}
+
+impl Gear {
+    /// What a device searches by.
+    pub(crate) fn window_test(&self) -> WindowTest {
+        let table = self.table.0.to_vec();
+        WindowTest { hash: WindowHash::Gear, window: WINDOW, table, limit: self.limit, strict: self.limit }
     }
 }
 

@@ -29,6 +29,7 @@ use crate::secret::Numbers;
 use crate::simd::VectorRule;
 use crate::simd::gear::{HalfTables, first_at_most};
 use crate::simd::vector::{ByteVector, prefetch_jump};
+use crate::tables::{WindowHash, WindowTest};
 use crate::walk::{self, Past, Step};
 use crate::{ChunkSizes, ParamError, Parameter, Params};
 
@@ -94,6 +95,19 @@ impl Rule for Gear16 {
             }
         }
         self.sizes.forced(reach)
+    }
+}
+
+impl Gear16 {
+    /// What a device searches by.
+    pub(crate) fn window_test(&self) -> WindowTest {
+        WindowTest {
+            hash: WindowHash::Gear16,
+            window: 2 * WINDOW,
+            table: (0..=255).map(|byte| self.tables.push(0, byte).into()).collect(),
+            limit: self.limit.into(),
+            strict: self.earlier_limit.into(),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::research::two_stage::{self, Mark, Marks};
 use crate::rolling::{self, Rolling};
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::tables::{WindowHash, WindowTest};
 use crate::walk::{self, Past, Step};
 use crate::{ChunkSizes, ParamError, Parameter, Params};
 
@@ -78,6 +79,15 @@ impl Step for Gear32 {
     fn step(&self, hash: &mut u64, len: u64, byte: u8, _: &Past) -> Option<usize> {
         *hash = self.table.push(*hash, byte);
         (len >= self.sizes.min() as u64 && *hash <= self.limit).then_some(0)
+    }
+}
+
+impl Gear32 {
+    /// What a device searches by.
+    pub(crate) fn window_test(&self) -> WindowTest {
+        let table = self.table.0.iter().map(|number| number >> 32).collect();
+        let limit = self.limit >> 32;
+        WindowTest { hash: WindowHash::Gear32, window: WINDOW, table, limit, strict: limit }
     }
 }
 

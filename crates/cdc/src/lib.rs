@@ -81,6 +81,7 @@ mod simd;
 mod splitmix;
 mod stream;
 mod stretch;
+mod tables;
 mod tttd;
 mod walk;
 
@@ -102,6 +103,7 @@ pub use rapid::{
 pub use scheme::Scheme;
 pub use secret::Secret;
 pub use stream::Stream;
+pub use tables::{LeastHash, Tables, WindowHash, WindowTest};
 pub use stretch::decided_cuts;
 
 /// Runs what the file that readers see first shows.

@@ -28,6 +28,7 @@ use crate::secret::Numbers;
 use crate::simd::VectorRule;
 use crate::simd::minimum::{self, Hash};
 use crate::simd::vector::{ByteVector, prefetch_jump};
+use crate::tables::LeastHash;
 use crate::{ChunkSizes, Lookahead, ParamError, Parameter, Params};
 
 pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
@@ -85,6 +86,14 @@ impl MinCdc {
             return Err(reach.len());
         }
         Ok((first, &reach[first - WINDOW..]))
+    }
+}
+
+impl MinCdc {
+    /// What a device searches by.
+    pub(crate) fn least_hash(&self) -> LeastHash {
+        let first = self.sizes.min().max(WINDOW);
+        LeastHash { first, factor: self.hash.factor, addend: self.hash.addend }
     }
 }
 

@@ -31,6 +31,7 @@ use crate::research::two_stage::{self, Mark, Marks};
 use crate::rolling::{self, EveryPosition, LinearRule, Rolling, Search, WindowRule};
 use crate::rule::Rule;
 use crate::secret::Numbers;
+use crate::tables::{WindowHash, WindowTest};
 use crate::walk::{self, Past, Step};
 use crate::{ChunkSizes, ParamError, Parameter, Params};
 
@@ -117,6 +118,15 @@ impl Step for Rabin {
     fn step(&self, print: &mut u64, len: u64, byte: u8, past: &Past) -> Option<usize> {
         *print = past.rolled(&self.fingerprint, *print, byte, len);
         (len >= self.sizes.min() as u64 && *print >= self.least).then_some(0)
+    }
+}
+
+impl Rabin {
+    /// What a device searches by.
+    pub(crate) fn window_test(&self) -> WindowTest {
+        let Fingerprint { window, enter, leave } = &self.fingerprint;
+        let table = [&enter[..], leave].concat();
+        WindowTest { hash: WindowHash::Rabin, window: *window, table, limit: self.least, strict: self.least }
     }
 }
 

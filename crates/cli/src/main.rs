@@ -10,6 +10,8 @@ mod chunking;
 mod cluster;
 mod commands;
 mod console;
+#[cfg(feature = "gpu")]
+mod device;
 #[cfg(feature = "cluster")]
 mod domain;
 mod encryption;

@@ -29,7 +29,7 @@ impl Zig {
     ///
     /// If zig cannot be installed.
     pub(crate) fn of(cargo: Cargo, triple: &'static str, target: &str) -> Result<Self> {
-        let environment = python::environment(cargo, "zig", &[PACKAGE])?;
+        let environment = python::environment(cargo, "zig", &[PACKAGE], &[])?;
         let zig = find(&environment)?;
         let folder = workspace::target_dir().join("zig-scripts");
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;

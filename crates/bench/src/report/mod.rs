@@ -8,6 +8,8 @@ mod boxes;
 mod curves;
 mod figures;
 mod front;
+#[cfg(feature = "gpu")]
+mod gpu;
 #[cfg(test)]
 pub(crate) mod made_up;
 mod names;
@@ -18,6 +20,8 @@ mod scatter;
 mod tables;
 
 pub use curves::{Curve, Scale, curves, picture};
+#[cfg(feature = "gpu")]
+pub use gpu::of_gpu;
 pub use page::{Block, Cell, Choice, Column, Figure, Folded, Page, Section, Table, WideFigure};
 pub use plot::{Bar, bars};
 pub use run::of_run;

@@ -1,0 +1,193 @@
+//! `onefold bench gpu`
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use onefold_bench::gpu::{Plan, Results, measure};
+use onefold_bench::{FEWEST_ROUNDS, Header, Record, command_line, report};
+use onefold_gpu::{Choice, Device, Info, Listed, Name, list, open};
+use onefold_terminal::outputs::{STANDARD_OUTPUT, make_places, typed, write_text};
+
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::interrupt::bar_until_signal;
+use crate::output::Output;
+use crate::{size, table};
+
+const AFTER_HELP: &str = "\
+First the chunks and fingerprints of mixed data are compared with those of the CPU. Then come the steps of
+Shredder (FAST 2012) with its ratios: the length of copies, double buffering, pinned memory, segments at
+work, shared memory, and the CPU's threads against three versions of the device's program. Last come the
+rates of each algorithm, for data of the host and data in the device's memory.
+
+Examples:
+  onefold bench gpu
+  onefold bench gpu --device cuda:1 --html gpu.html
+  onefold bench gpu --bytes 1GiB --equality 64GiB --json gpu.json";
+
+/// Measure what a GPU gains on this machine
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Gpu {
+    /// The device: cuda:N or opencl:N, or auto for the first that is no CPU
+    #[arg(long, value_name = "DEVICE", default_value_t = Choice::Auto)]
+    device: Choice,
+    /// The amount of random data in memory
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = size::parse)]
+    bytes: usize,
+    /// The amount of mixed data on which chunks are compared first
+    #[arg(long, value_name = "BYTES", default_value = "768MiB", value_parser = size::parse)]
+    equality: usize,
+    /// The number of timed rounds, of which the best counts
+    #[arg(long, value_name = "N", default_value_t = FEWEST_ROUNDS)]
+    rounds: u32,
+    /// The number of threads of the CPU to compare with [default: all]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    /// Write all results as JSON to OUT, or to standard output instead of the tables
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = STANDARD_OUTPUT)]
+    json: Option<PathBuf>,
+    /// Write an HTML page with tables to OUT; it needs no network
+    #[arg(long, value_name = "OUT")]
+    html: Option<PathBuf>,
+}
+
+impl Gpu {
+    pub(super) fn run(self, console: &Console) -> Result<Exit> {
+        make_places(self.json.as_deref(), self.html.as_deref())?;
+        let device = self.device()?;
+        let threads = self.threads.or_else(|| thread::available_parallelism().ok());
+        let plan = Plan {
+            bytes: self.bytes,
+            rounds: self.rounds,
+            equality: self.equality as u64,
+            threads: threads.unwrap_or(NonZero::<usize>::MIN),
+        };
+        let results = {
+            let watch = bar_until_signal(console, "the results so far will be shown")?;
+            measure(&*device, &plan, &watch)?
+        };
+        let exit = if results.is_complete { Exit::Fine } else { Exit::Interrupted };
+        if !console.is_json() {
+            let mut output = Output::new();
+            for line in lines(&results) {
+                output.line(line)?;
+            }
+            output.finish()?;
+        }
+        self.write(results, console)?;
+        Ok(exit)
+    }
+
+    fn device(&self) -> Result<Box<dyn Device>> {
+        match self.device {
+            Choice::Cpu => bail!("--device cpu, expected a device to compare with the CPU"),
+            Choice::Device(name) => Ok(open(name)?),
+            Choice::Auto => {
+                let mut reasons = Vec::new();
+                for Listed { api, devices } in list() {
+                    match devices {
+                        Ok(devices) => {
+                            if let Some(gpu) = devices.iter().find(|info| !info.is_cpu) {
+                                let &Info { api, number, .. } = gpu;
+                                return Ok(open(Name { api, number })?);
+                            }
+                            reasons.push(format!("{api} has only the CPU in another form"));
+                        }
+                        Err(error) => reasons.push(error.to_string()),
+                    }
+                }
+                bail!(
+                    "there is no GPU here: {}; name a device with --device to measure it anyway",
+                    reasons.join("; ")
+                );
+            }
+        }
+    }
+
+    fn write(&self, results: Results, console: &Console) -> Result<()> {
+        let Some(out) = self.json.as_ref().or(self.html.as_ref()) else { return Ok(()) };
+        let mut header = Header::here(out, command_line("onefold", typed()), "in memory")?;
+        if results.is_cpu {
+            header.notes.push("the device is the CPU in another form: no figure is of a GPU".into());
+        }
+        let record = Record { header, results };
+        match &self.json {
+            None => {}
+            Some(_) if console.is_json() => {
+                let mut output = Output::new();
+                output.json_document(&record)?;
+                output.finish()?;
+            }
+            Some(out) => record.write(out)?,
+        }
+        match &self.html {
+            None => Ok(()),
+            Some(html) => write_text(Path::new(html), &report::of_gpu(&record).html()?),
+        }
+    }
+}
+
+fn gigabytes(rate: f64) -> String {
+    format!("{:.2}", rate / 1e9)
+}
+
+fn lines(results: &Results) -> Vec<String> {
+    let mut lines = vec![
+        format!("{}, {}", results.device, results.driver),
+        format!("equal chunks: {} bytes of mixed data", results.equal_bytes),
+    ];
+    if results.is_cpu {
+        lines.push("this is the CPU in another form: the figures say nothing of a GPU".into());
+    }
+    lines.push(String::new());
+    let header = ["Copy of", "Pinned GB/s", "Pageable GB/s", "Pinned ms", "Pageable ms"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for transfer in &results.transfers {
+        rows.push(vec![
+            transfer.bytes.to_string(),
+            gigabytes(transfer.pinned_bytes_per_second),
+            gigabytes(transfer.pageable_bytes_per_second),
+            format!("{:.3}", 1e3 * transfer.pinned_seconds),
+            format!("{:.3}", 1e3 * transfer.pageable_seconds),
+        ]);
+    }
+    lines.extend(table::lines(&rows, &[0, 1, 2, 3, 4]));
+    lines.push(String::new());
+    let header = ["Figure", "What", "GB/s", "Times", "Paper"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for step in &results.steps {
+        rows.push(vec![
+            step.figure.to_string(),
+            step.name.clone(),
+            gigabytes(step.bytes_per_second),
+            format!("{:.2}", step.ratio),
+            step.paper.map_or("-".into(), |paper| format!("{paper:.2}")),
+        ]);
+    }
+    lines.extend(table::lines(&rows, &[0, 2, 3, 4]));
+    lines.push(String::new());
+    let header =
+        ["Algorithm", "Fingerprint", "Device", "1 thread", "All threads", "Resident cut", "hash"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for rate in &results.rates {
+        rows.push(vec![
+            rate.algorithm.clone(),
+            rate.fingerprint.clone().unwrap_or("-".into()),
+            gigabytes(rate.device_bytes_per_second),
+            gigabytes(rate.cpu_bytes_per_second),
+            gigabytes(rate.all_threads_bytes_per_second),
+            gigabytes(rate.resident_cut_bytes_per_second),
+            rate.resident_fingerprint_bytes_per_second.map_or("-".into(), gigabytes),
+        ]);
+    }
+    lines.extend(table::lines(&rows, &[2, 3, 4, 5, 6]));
+    for target in &results.targets {
+        let met = if target.is_met() { "met" } else { "not met" };
+        lines.push(format!("{}: {:.2}, {:.2} wanted, {met}", target.what, target.found, target.wanted));
+    }
+    lines
+}

@@ -1,0 +1,4 @@
+/* What the compiler for CUDA reads. */
+#include "primitives.h"
+
+#include "kernels.h"

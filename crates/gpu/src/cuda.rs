@@ -1,0 +1,368 @@
+//! Devices of NVIDIA by the CUDA driver.
+//!
+//! The kernels are PTX, which the driver compiles for the device when it is opened. The driver is looked
+//! for first: the library that calls it panics without one.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::ptr;
+use std::slice;
+use std::sync::Arc;
+
+use cudarc::driver::result::{self, DriverError, stream::StreamKind};
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+
+use crate::kernel::GROUP;
+use crate::{Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, SPARE, Slot};
+
+/// The kernels, for devices of compute capability 8.0 and later.
+const PTX: &str = include_str!("../kernels/kernels.ptx");
+
+/// The oldest driver that reads them.
+const EXPECTED: &str = "NVIDIA's driver 450 or later";
+
+/// A device of NVIDIA, and the kernels compiled for it.
+pub(crate) struct Cuda {
+    info: Info,
+    context: Arc<Context>,
+}
+
+/// The device's primary context, and the module in it.
+struct Context {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    functions: HashMap<Kernel, sys::CUfunction>,
+    name: String,
+}
+
+// SAFETY: the driver's functions may be called from any thread once it has made the context current.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained when this was made; the module goes with the context.
+        let _ = unsafe { result::primary_ctx::release(self.device) };
+    }
+}
+
+impl Cuda {
+    /// All devices.
+    pub(crate) fn list() -> Result<Vec<Info>, GpuError> {
+        let count = count()?;
+        (0..count).map(|number| info(number).map(|(_, info)| info)).collect()
+    }
+
+    /// Device `number`, with the kernels compiled.
+    pub(crate) fn open(number: usize) -> Result<Self, GpuError> {
+        let count = count()?;
+        if number >= count {
+            let last = count - 1;
+            return Err(GpuError::NoSuchDevice { api: Api::Cuda, number, last });
+        }
+        let (device, info) = info(number)?;
+        let name = info.to_string();
+        let major = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+        if major < 8 {
+            let reason = format!("compute capability {major}, expected 8.0 or later");
+            return Err(GpuError::DeviceTooOld { device: name, reason });
+        }
+        // SAFETY: the device was just looked up; the context is released when it is dropped.
+        let context = unsafe { result::primary_ctx::retain(device) };
+        let context = context.map_err(|error| refused(error, "cuDevicePrimaryCtxRetain", &name, 0))?;
+        let mut context = Context { device, context, functions: HashMap::new(), name };
+        context.load()?;
+        Ok(Self { info, context: Arc::new(context) })
+    }
+}
+
+impl Device for Cuda {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn lane(&self, bytes: usize, memory: Memory) -> Result<Box<dyn Lane>, GpuError> {
+        Ok(Box::new(CudaLane::new(Arc::clone(&self.context), bytes, memory)?))
+    }
+}
+
+/// How many devices there are, at least one.
+fn count() -> Result<usize, GpuError> {
+    let no_driver = GpuError::NoDriver {
+        api: Api::Cuda,
+        library: "libcuda.so.1",
+        expected: "NVIDIA's driver",
+    };
+    // SAFETY: looks for the library, and loads it if it is there.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(no_driver);
+    }
+    let count = result::init().and_then(|()| result::device::get_count());
+    match count {
+        Ok(0) => Err(GpuError::NoDevices { api: Api::Cuda }),
+        Ok(count) => Ok(count as usize),
+        Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => {
+            Err(GpuError::NoDevices { api: Api::Cuda })
+        }
+        Err(error) => Err(refused(error, "cuInit", "cuda", 0)),
+    }
+}
+
+fn info(number: usize) -> Result<(sys::CUdevice, Info), GpuError> {
+    let unnamed = format!("cuda:{number}");
+    let refused = |call| move |error| refused(error, call, &format!("cuda:{number}"), 0);
+    let device = result::device::get(number as i32).map_err(refused("cuDeviceGet"))?;
+    let name = result::device::get_name(device).unwrap_or(unnamed);
+    // SAFETY: the device was just looked up.
+    let memory = unsafe { result::device::total_mem(device) };
+    let memory = memory.map_err(refused("cuDeviceTotalMem"))? as u64;
+    let units = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) as u32;
+    let mut version = 0;
+    // SAFETY: writes one number; a failure leaves zero.
+    unsafe { sys::cuDriverGetVersion(&mut version) };
+    let driver = format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
+    Ok((device, Info { api: Api::Cuda, number, name, memory, units, is_cpu: false, driver }))
+}
+
+/// A property of `device`; 0 if it is not told.
+fn attribute(device: sys::CUdevice, attribute: Attribute) -> i32 {
+    // SAFETY: the device was looked up before.
+    unsafe { result::device::get_attribute(device, attribute) }.unwrap_or(0)
+}
+
+/// What the driver's `error` in a `call` means to a user.
+fn refused(error: DriverError, call: &'static str, device: &str, bytes: usize) -> GpuError {
+    let device = device.to_owned();
+    let reason = match error.error_string() {
+        Ok(text) => text.to_string_lossy().into_owned(),
+        Err(_) => format!("error {:?}", error.0),
+    };
+    match error.0 {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => GpuError::NoMemory { device, bytes },
+        CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE | CUresult::CUDA_ERROR_DEVICE_NOT_LICENSED => {
+            GpuError::Busy { device }
+        }
+        CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+        | CUresult::CUDA_ERROR_INVALID_PTX
+        | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
+        | CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+            GpuError::DriverTooOld { api: Api::Cuda, reason, expected: EXPECTED }
+        }
+        _ => GpuError::Failed { device, call, reason },
+    }
+}
+
+impl Context {
+    /// Compiles the kernels.
+    fn load(&mut self) -> Result<(), GpuError> {
+        self.enter()?;
+        let image = CString::new(PTX).expect("a text without zeros");
+        // SAFETY: the text is PTX and ends with a zero.
+        let module = unsafe { result::module::load_data(image.as_ptr().cast()) };
+        let module = module.map_err(|error| refused(error, "cuModuleLoadData", &self.name, 0))?;
+        for &kernel in Kernel::ALL {
+            let name = CString::new(kernel.name()).expect("a name without zeros");
+            // SAFETY: the module was just loaded, and lives as long as the context.
+            let function = unsafe { result::module::get_function(module, name) };
+            let function =
+                function.map_err(|error| refused(error, "cuModuleGetFunction", &self.name, 0))?;
+            self.functions.insert(kernel, function);
+        }
+        Ok(())
+    }
+
+    /// Makes the context the calling thread's.
+    fn enter(&self) -> Result<(), GpuError> {
+        // SAFETY: the context is retained as long as this lives.
+        unsafe { result::ctx::set_current(self.context) }
+            .map_err(|error| refused(error, "cuCtxSetCurrent", &self.name, 0))
+    }
+}
+
+/// A stream, and memory on both sides.
+struct CudaLane {
+    context: Arc<Context>,
+    stream: sys::CUstream,
+    slots: HashMap<Slot, Buffer>,
+    input: Input,
+    /// A copy from the input may be in flight.
+    is_copying: bool,
+}
+
+struct Buffer {
+    address: sys::CUdeviceptr,
+    bytes: usize,
+}
+
+/// The host's bytes.
+enum Input {
+    Pinned { start: *mut u8, bytes: usize },
+    Pageable(Vec<u8>),
+}
+
+// SAFETY: the stream and the memory are the lane's own, and any thread may use them.
+unsafe impl Send for CudaLane {}
+
+impl Drop for CudaLane {
+    fn drop(&mut self) {
+        if self.context.enter().is_err() {
+            return;
+        }
+        // SAFETY: all was made with the lane; after the stream has ended nothing uses it.
+        unsafe {
+            let _ = result::stream::synchronize(self.stream);
+            for buffer in self.slots.values() {
+                let _ = result::free_sync(buffer.address);
+            }
+            if let Input::Pinned { start, .. } = self.input {
+                let _ = result::free_host(start.cast());
+            }
+            let _ = result::stream::destroy(self.stream);
+        }
+    }
+}
+
+impl CudaLane {
+    fn new(context: Arc<Context>, bytes: usize, memory: Memory) -> Result<Self, GpuError> {
+        context.enter()?;
+        let stream = result::stream::create(StreamKind::NonBlocking)
+            .map_err(|error| refused(error, "cuStreamCreate", &context.name, 0))?;
+        let input = Input::Pageable(Vec::new());
+        let slots = HashMap::new();
+        let mut lane = Self { context, stream, slots, input, is_copying: false };
+        lane.input = match memory {
+            Memory::Pageable => Input::Pageable(vec![0; bytes]),
+            Memory::Pinned => {
+                // SAFETY: the memory is freed when the lane is dropped.
+                let start = unsafe { result::malloc_host(bytes, 0) };
+                let start = start.map_err(lane.refused("cuMemHostAlloc", bytes))?.cast::<u8>();
+                // SAFETY: so many bytes were just allocated.
+                unsafe { ptr::write_bytes(start, 0, bytes) };
+                Input::Pinned { start, bytes }
+            }
+        };
+        lane.reserve(Slot::Data, bytes + SPARE)?;
+        Ok(lane)
+    }
+
+    fn refused(&self, call: &'static str, bytes: usize) -> impl Fn(DriverError) -> GpuError {
+        let name = self.context.name.clone();
+        move |error| refused(error, call, &name, bytes)
+    }
+
+    fn address(&self, slot: Slot, bytes: usize) -> sys::CUdeviceptr {
+        let buffer = self.slots.get(&slot).unwrap_or_else(|| panic!("{slot:?} is not reserved"));
+        assert!(bytes <= buffer.bytes, "{bytes} bytes of {slot:?}, which has {}", buffer.bytes);
+        buffer.address
+    }
+
+    fn host(&mut self) -> &mut [u8] {
+        match &mut self.input {
+            // SAFETY: the lane's own memory, of so many bytes, all of which were set.
+            Input::Pinned { start, bytes } => unsafe { slice::from_raw_parts_mut(*start, *bytes) },
+            Input::Pageable(bytes) => bytes,
+        }
+    }
+}
+
+impl Lane for CudaLane {
+    fn device(&self) -> &str {
+        &self.context.name
+    }
+
+    fn input(&mut self) -> &mut [u8] {
+        if self.is_copying {
+            // after an error there is no copy any more; the next call reports it
+            let _ = self.wait();
+            self.is_copying = false;
+        }
+        self.host()
+    }
+
+    fn upload(&mut self, len: usize) -> Result<(), GpuError> {
+        self.context.enter()?;
+        let to = self.address(Slot::Data, len);
+        self.is_copying = true;
+        let stream = self.stream;
+        let from = &self.host()[..len];
+        // SAFETY: there is room, and `input` waits before it lends the bytes again.
+        unsafe { result::memcpy_htod_async(to, from, stream) }
+            .map_err(self.refused("cuMemcpyHtoDAsync", len))
+    }
+
+    fn reserve(&mut self, slot: Slot, bytes: usize) -> Result<(), GpuError> {
+        let had = self.slots.get(&slot).map_or(0, |buffer| buffer.bytes);
+        if bytes <= had && had > 0 {
+            return Ok(());
+        }
+        self.context.enter()?;
+        if let Some(old) = self.slots.remove(&slot) {
+            self.wait()?;
+            // SAFETY: the stream has ended, and nothing else has the address.
+            unsafe { result::free_sync(old.address) }.map_err(self.refused("cuMemFree", 0))?;
+        }
+        let bytes = bytes.max(4);
+        // SAFETY: the memory is written before a kernel or the host reads it.
+        let address = unsafe { result::malloc_sync(bytes) };
+        let address = address.map_err(self.refused("cuMemAlloc", bytes))?;
+        self.slots.insert(slot, Buffer { address, bytes });
+        Ok(())
+    }
+
+    fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), GpuError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.context.enter()?;
+        let to = self.address(slot, bytes.len());
+        // SAFETY: there is room. From memory that is not pinned the driver copies before it returns.
+        unsafe { result::memcpy_htod_async(to, bytes, self.stream) }
+            .map_err(self.refused("cuMemcpyHtoDAsync", bytes.len()))
+    }
+
+    fn read(&mut self, slot: Slot, into: &mut [u8]) -> Result<(), GpuError> {
+        self.context.enter()?;
+        if !into.is_empty() {
+            let from = self.address(slot, into.len());
+            // SAFETY: the buffer holds as much, and the stream has ended before this returns.
+            unsafe { result::memcpy_dtoh_async(into, from, self.stream) }
+                .map_err(self.refused("cuMemcpyDtoHAsync", into.len()))?;
+        }
+        self.wait()
+    }
+
+    fn launch(
+        &mut self,
+        kernel: Kernel,
+        groups: usize,
+        arguments: &[Argument],
+    ) -> Result<(), GpuError> {
+        self.context.enter()?;
+        // eight bytes each: the driver reads as many as the parameter has, the lower ones first
+        let mut values: Vec<u64> = arguments
+            .iter()
+            .map(|argument| match argument {
+                Argument::Slot(slot) => self.address(*slot, 0),
+                Argument::U32(number) => u64::from(*number),
+                Argument::U64(number) => *number,
+            })
+            .collect();
+        let mut places: Vec<*mut c_void> =
+            values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
+        let function = self.context.functions[&kernel];
+        let (grid, block) = ((groups as u32, 1, 1), (GROUP as u32, 1, 1));
+        // SAFETY: the arguments are those of the kernel, in its order; they are copied by the call.
+        unsafe { result::launch_kernel(function, grid, block, 0, self.stream, &mut places) }
+            .map_err(self.refused(kernel.name(), 0))
+    }
+
+    fn wait(&mut self) -> Result<(), GpuError> {
+        self.context.enter()?;
+        // SAFETY: the lane's own stream.
+        unsafe { result::stream::synchronize(self.stream) }
+            .map_err(self.refused("cuStreamSynchronize", 0))?;
+        self.is_copying = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+use std::fmt;
+
+use crate::{GpuError, Kernel};
+
+/// By what a device is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Api {
+    /// CUDA, of NVIDIA.
+    Cuda,
+    /// OpenCL.
+    OpenCl,
+    /// A device that tests make up.
+    Simulated,
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Cuda => "cuda",
+            Self::OpenCl => "opencl",
+            Self::Simulated => "simulated",
+        })
+    }
+}
+
+/// What is known of a device without work on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// By what it is reached.
+    pub api: Api,
+    /// Its number there.
+    pub number: usize,
+    /// What its maker calls it.
+    pub name: String,
+    /// Bytes of its memory.
+    pub memory: u64,
+    /// Multiprocessors or compute units.
+    pub units: u32,
+    /// Whether it is the CPU in another form, and so no gain.
+    pub is_cpu: bool,
+    /// The driver and its version.
+    pub driver: String,
+}
+
+impl fmt::Display for Info {
+    /// As a user names it, and its maker: `cuda:0 (name)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { api, number, name, .. } = self;
+        write!(f, "{api}:{number} ({name})")
+    }
+}
+
+/// Which host memory a lane reads from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Memory {
+    /// Memory that stays where it is, so that the device can read it while the host works.
+    #[default]
+    Pinned,
+    /// Ordinary memory, for comparison.
+    Pageable,
+}
+
+/// Something that runs kernels.
+pub trait Device: Send + Sync {
+    /// What it is.
+    fn info(&self) -> &Info;
+
+    /// Memory for inputs of up to `bytes`, and a queue. The lanes of a device work independently.
+    ///
+    /// # Errors
+    /// [`GpuError::NoMemory`] if host or device have too little.
+    fn lane(&self, bytes: usize, memory: Memory) -> Result<Box<dyn Lane>, GpuError>;
+}
+
+/// An array in the memory of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Slot {
+    /// The bytes to cut, with [`SPARE`](crate::SPARE) bytes of no meaning behind them.
+    Data,
+    /// The table of a rolling hash.
+    Table,
+    /// Candidates.
+    List,
+    /// Where in the list the candidates of each tile are.
+    Tiles,
+    /// How many candidates there are.
+    Counter,
+    /// The least key of each strip.
+    Minima,
+    /// Where chunks are.
+    Chunks,
+    /// The key and flags of BLAKE3.
+    Key,
+    /// Values of leaves.
+    Values,
+    /// Fingerprints.
+    Digests,
+}
+
+impl Slot {
+    /// Every slot.
+    pub const ALL: &[Self] = &[
+        Self::Data,
+        Self::Table,
+        Self::List,
+        Self::Tiles,
+        Self::Counter,
+        Self::Minima,
+        Self::Chunks,
+        Self::Key,
+        Self::Values,
+        Self::Digests,
+    ];
+}
+
+/// What a kernel is called with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// The address of an array.
+    Slot(Slot),
+    /// A number of 32 bits.
+    U32(u32),
+    /// A number of 64 bits.
+    U64(u64),
+}
+
+/// Memory on host and device, and a queue of copies and kernels that run one after another.
+///
+/// Calls may return before their work is done, except [`read`](Self::read). A lane whose call failed
+/// must not be used for the device again; its [`input`](Self::input) stays readable.
+pub trait Lane: Send {
+    /// The device, as errors name it.
+    fn device(&self) -> &str;
+
+    /// The host's bytes. Waits for a copy from them that is in flight.
+    fn input(&mut self) -> &mut [u8];
+
+    /// Starts to copy the first `len` bytes of the input to [`Slot::Data`].
+    fn upload(&mut self, len: usize) -> Result<(), GpuError>;
+
+    /// Makes `slot` an array of at least `bytes`; what was in it may be lost.
+    fn reserve(&mut self, slot: Slot, bytes: usize) -> Result<(), GpuError>;
+
+    /// Copies `bytes` to the start of `slot`, which has room for them.
+    fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), GpuError>;
+
+    /// Copies the start of `slot` to `into`, after all that was queued before.
+    fn read(&mut self, slot: Slot, into: &mut [u8]) -> Result<(), GpuError>;
+
+    /// Runs `groups` groups of `kernel`, at least one.
+    fn launch(
+        &mut self,
+        kernel: Kernel,
+        groups: usize,
+        arguments: &[Argument],
+    ) -> Result<(), GpuError>;
+
+    /// Waits for all that was queued.
+    fn wait(&mut self) -> Result<(), GpuError>;
+}

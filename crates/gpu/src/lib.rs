@@ -1,0 +1,48 @@
+//! Cut-points and fingerprints by a GPU, equal to those of the CPU.
+//!
+//! A [`Device`] runs the kernels of the folder `kernels/`: by CUDA, by OpenCL, or simulated. A
+//! [`Lane`] is memory and a queue of it. [`Work`] finds cut-points and fingerprints of one buffer;
+//! [`run`] does so for a reader, with several lanes at once: one is filled while another computes.
+//!
+//! ```
+//! use onefold_cdc::{Algorithm, Chunker, Params};
+//! use onefold_fingerprint::FingerprintAlgorithm;
+//! use onefold_gpu::{Settings, Simulated, run};
+//!
+//! let chunker = Chunker::new(&Params::for_mean(Algorithm::MinCdc, 8192)?)?;
+//! let settings = Settings::new(Some(FingerprintAlgorithm::Blake3));
+//! let data = vec![7; 100_000];
+//! let mut ends = Vec::new();
+//! run(&Simulated::new(), &chunker, &settings, &data[..], |piece| {
+//!     ends.extend(piece.chunks().map(|chunk| chunk.end));
+//!     Ok(())
+//! })?;
+//! assert_eq!(ends.last(), Some(&100_000));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod choice;
+mod cuda;
+mod device;
+mod error;
+mod kernel;
+mod opencl;
+mod pipeline;
+mod rates;
+mod select;
+mod simulated;
+mod trace;
+mod work;
+
+pub use choice::{Choice, Listed, Name, list, open};
+pub use device::{Api, Argument, Device, Info, Lane, Memory, Slot};
+pub use error::GpuError;
+pub use kernel::{Kernel, SPARE, STRIP, TILE, opencl_source};
+pub use opencl::OpenCl;
+pub use pipeline::{Chunk, OnLoss, Piece, RunError, Settings, Summary, run};
+pub use rates::{
+    Decision, cpu_rate, decide, device_rate, lane_time, resident_rates, sample, upload_rate,
+};
+pub use simulated::{Fault, Simulated};
+pub use trace::{Span, Stage, Trace};
+pub use work::{Range, Work};

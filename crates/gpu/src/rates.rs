@@ -1,0 +1,310 @@
+//! How fast devices and this machine's cores are, and which to take: measured, after the results were found
+//! to agree.
+
+use std::time::{Duration, Instant};
+
+use onefold_cdc::Chunker;
+use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
+
+use crate::pipeline::fingerprinter;
+use crate::work::Room;
+use crate::{Device, GpuError, Memory, RunError, Settings, Slot, Work, list, open, run};
+use crate::{Choice, Listed, Name};
+
+/// Bytes a second of `data` through the device: cut and, if wanted, fingerprinted. The best of `rounds`.
+///
+/// # Errors
+/// [`GpuError::Wrong`] if the cut-points or fingerprints are not the CPU's: that comes first.
+pub fn device_rate(
+    device: &dyn Device,
+    chunker: &Chunker,
+    settings: &Settings,
+    data: &[u8],
+    rounds: u32,
+) -> Result<f64, RunError> {
+    let mut found = Vec::new();
+    run(device, chunker, settings, data, |piece| {
+        found.extend(piece.chunks().map(|chunk| (chunk.end as usize, chunk.fingerprint)));
+        Ok(())
+    })?;
+    if found != on_cpu(chunker, settings.fingerprint, data) {
+        let what = format!("other chunks of {} bytes than the CPU's", data.len());
+        return Err(GpuError::Wrong { device: device.info().to_string(), what }.into());
+    }
+    let mut best = Duration::MAX;
+    for _ in 0..rounds.max(1) {
+        best = best.min(run(device, chunker, settings, data, |_| Ok(()))?.elapsed);
+    }
+    Ok(rate(data.len(), best))
+}
+
+/// Bytes a second of one thread of the CPU, for the same work. The best of `rounds`.
+pub fn cpu_rate(
+    chunker: &Chunker,
+    fingerprint: Option<FingerprintAlgorithm>,
+    data: &[u8],
+    rounds: u32,
+) -> f64 {
+    let mut best = Duration::MAX;
+    for _ in 0..rounds.max(1) {
+        let start = Instant::now();
+        std::hint::black_box(on_cpu(chunker, fingerprint, data));
+        best = best.min(start.elapsed());
+    }
+    rate(data.len(), best)
+}
+
+/// Bytes a second from `memory` of the host to the device, `bytes` at a time. The best of `rounds`.
+pub fn upload_rate(
+    device: &dyn Device,
+    bytes: usize,
+    memory: Memory,
+    rounds: u32,
+) -> Result<f64, GpuError> {
+    let mut lane = device.lane(bytes, memory)?;
+    lane.upload(bytes)?;
+    lane.wait()?;
+    let mut best = Duration::MAX;
+    for _ in 0..rounds.max(1) {
+        let start = Instant::now();
+        lane.upload(bytes)?;
+        lane.wait()?;
+        best = best.min(start.elapsed());
+    }
+    Ok(rate(bytes, best))
+}
+
+/// Bytes a second of data that are in the device's memory already: until the candidates or minima are on
+/// the host, and until the fingerprints of the chunks are, if wanted. The best of `rounds`.
+pub fn resident_rates(
+    device: &dyn Device,
+    chunker: &Chunker,
+    settings: &Settings,
+    data: &[u8],
+    rounds: u32,
+) -> Result<(f64, Option<f64>), GpuError> {
+    let work = settings.work(chunker)?;
+    let mut lane = device.lane(data.len(), Memory::Pinned)?;
+    lane.input()[..data.len()].copy_from_slice(data);
+    let (cuts, _) = work.whole(&mut *lane, data.len())?;
+    let ranges = Work::ranges(&cuts);
+    let (mut search, mut hash) = (Duration::MAX, Duration::MAX);
+    let mut room = Room::of(data.len());
+    for _ in 0..rounds.max(1) {
+        let start = Instant::now();
+        work.marks(&mut *lane, 0, data.len(), &mut room)?;
+        search = search.min(start.elapsed());
+        let start = Instant::now();
+        work.fingerprints(&mut *lane, &ranges)?;
+        hash = hash.min(start.elapsed());
+    }
+    let hashed = settings.fingerprint.map(|_| rate(data.len(), hash));
+    Ok((rate(data.len(), search), hashed))
+}
+
+/// How long it takes to get `bytes` of `memory` that a device reads from, with what the device needs
+/// beside. The best of `rounds`.
+pub fn lane_time(
+    device: &dyn Device,
+    bytes: usize,
+    memory: Memory,
+    rounds: u32,
+) -> Result<Duration, GpuError> {
+    let mut best = Duration::MAX;
+    for _ in 0..rounds.max(1) {
+        let start = Instant::now();
+        let mut lane = device.lane(bytes, memory)?;
+        lane.reserve(Slot::Data, bytes)?;
+        best = best.min(start.elapsed());
+    }
+    Ok(best)
+}
+
+/// Which device is to do a work, and why.
+pub struct Decision {
+    /// The device; `None` for the CPU.
+    pub device: Option<Box<dyn Device>>,
+    /// A sentence for the user.
+    pub reason: String,
+}
+
+/// Bytes that [`decide`] tries a device with.
+const SAMPLE: usize = 32 << 20;
+
+/// Opens the device that was chosen, or finds out whether one is faster than the CPU.
+///
+/// # Errors
+/// Only if a device was chosen by name: why it cannot be used for this.
+pub fn decide(
+    choice: Choice,
+    chunker: &Chunker,
+    settings: &Settings,
+) -> Result<Decision, GpuError> {
+    let on_cpu = |reason: String| Decision { device: None, reason };
+    match choice {
+        Choice::Cpu => Ok(on_cpu("the CPU was chosen".into())),
+        Choice::Device(name) => {
+            settings.work(chunker)?;
+            let device = open(name)?;
+            let reason = format!("{} was chosen", device.info());
+            Ok(Decision { device: Some(device), reason })
+        }
+        Choice::Auto => Ok(settings.work(chunker).map_or_else(
+            |error| on_cpu(format!("the CPU is used: {error}")),
+            |_| fastest(list(), chunker, settings),
+        )),
+    }
+}
+
+/// The fastest of those that are `listed` and are no CPU, if one is faster than a thread of the CPU.
+fn fastest(listed: Vec<Listed>, chunker: &Chunker, settings: &Settings) -> Decision {
+    let mut reasons = Vec::new();
+    let mut best: Option<(Box<dyn Device>, f64)> = None;
+    let mut bytes = Vec::new();
+    for Listed { api, devices } in listed {
+        let devices = match devices {
+            Ok(devices) => devices,
+            Err(error) => {
+                reasons.push(error.to_string());
+                continue;
+            }
+        };
+        for info in devices {
+            if info.is_cpu {
+                reasons.push(format!("{info} is the CPU itself"));
+                continue;
+            }
+            if bytes.is_empty() {
+                bytes = sample(SAMPLE);
+            }
+            let opened = open(Name { api, number: info.number });
+            let tried = opened.map_err(RunError::from).and_then(|device| {
+                let rate = device_rate(&*device, chunker, settings, &bytes, 1)?;
+                Ok((device, rate))
+            });
+            match tried {
+                Ok(tried) if best.as_ref().is_none_or(|(_, rate)| tried.1 > *rate) => {
+                    best = Some(tried);
+                }
+                Ok(_) => {}
+                Err(error) => reasons.push(error.to_string()),
+            }
+        }
+    }
+    let Some((device, found)) = best else {
+        let reasons = reasons.join("; ");
+        return Decision { device: None, reason: format!("the CPU is used: {reasons}") };
+    };
+    let own = cpu_rate(chunker, settings.fingerprint, &bytes, 1);
+    let (found_gb, own_gb) = (found / 1e9, own / 1e9);
+    let reason = format!("{} does {found_gb:.2} GB/s here, the CPU {own_gb:.2}", device.info());
+    Decision { device: (found > own).then_some(device), reason }
+}
+
+/// Bytes of no pattern, the same each time, to measure with.
+pub fn sample(len: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        // xorshift64: G. Marsaglia, "Xorshift RNGs", 2003
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// The ends and fingerprints of all chunks, by one thread of the CPU.
+fn on_cpu(
+    chunker: &Chunker,
+    fingerprint: Option<FingerprintAlgorithm>,
+    data: &[u8],
+) -> Vec<(usize, Option<Fingerprint>)> {
+    const TOGETHER: usize = 64;
+    let hasher: Option<Fingerprinter> = fingerprint.map(fingerprinter);
+    let (mut found, mut fingerprints) = (Vec::new(), Vec::new());
+    let mut waiting: Vec<&[u8]> = Vec::new();
+    let mut start = 0;
+    for end in chunker.cut_points(data) {
+        found.push((end, None));
+        if let Some(hasher) = &hasher {
+            waiting.push(&data[start..end]);
+            if waiting.len() == TOGETHER {
+                hasher.fingerprint_many(&waiting, &mut fingerprints);
+                waiting.clear();
+            }
+        }
+        start = end;
+    }
+    if let Some(hasher) = &hasher {
+        hasher.fingerprint_many(&waiting, &mut fingerprints);
+        for (one, fingerprint) in found.iter_mut().zip(fingerprints) {
+            one.1 = Some(fingerprint);
+        }
+    }
+    found
+}
+
+fn rate(bytes: usize, time: Duration) -> f64 {
+    bytes as f64 / time.as_secs_f64().max(1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Api, Fault, Simulated};
+    use onefold_cdc::{Algorithm, Params};
+    use onefold_testkit::random;
+
+    fn chunker(algorithm: Algorithm) -> Chunker {
+        Chunker::new(&Params::for_mean(algorithm, 2000).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_device_that_cuts_elsewhere_gets_no_rate() {
+        let data = random(1, 100_000);
+        let settings = Settings::new(Some(FingerprintAlgorithm::Blake3));
+        let chunker = chunker(Algorithm::Gear);
+        let rate = device_rate(&Simulated::new(), &chunker, &settings, &data, 1).unwrap();
+        assert!(rate > 0.0);
+        let wrong = Simulated::new().with_fault(Fault::Miscounts);
+        assert!(device_rate(&wrong, &chunker, &settings, &data, 1).is_err());
+    }
+
+    #[test]
+    fn every_rate_is_measured_on_a_device_that_works() {
+        let device = Simulated::new();
+        let data = random(2, 50_000);
+        let settings = Settings::new(Some(FingerprintAlgorithm::Sha3));
+        for algorithm in [Algorithm::MinCdc, Algorithm::Rabin] {
+            let rates = resident_rates(&device, &chunker(algorithm), &settings, &data, 2).unwrap();
+            assert!(rates.0 > 0.0 && rates.1.unwrap() > 0.0);
+        }
+        assert!(upload_rate(&device, 1 << 16, Memory::Pinned, 2).unwrap() > 0.0);
+        assert!(lane_time(&device, 1 << 16, Memory::Pageable, 2).unwrap() > Duration::ZERO);
+        assert!(cpu_rate(&chunker(Algorithm::Gear), settings.fingerprint, &data, 1) > 0.0);
+    }
+
+    #[test]
+    fn auto_takes_the_cpu_and_says_why_if_nothing_else_is_there() {
+        let settings = Settings::new(None);
+        let listed = vec![
+            Listed { api: Api::Cuda, devices: Err(GpuError::NoDevices { api: Api::Cuda }) },
+            Listed { api: Api::OpenCl, devices: Ok(vec![Simulated::new().info().clone()]) },
+        ];
+        let decision = fastest(listed, &chunker(Algorithm::Gear), &settings);
+        assert!(decision.device.is_none());
+        assert_eq!(
+            decision.reason,
+            "the CPU is used: cuda has a driver here but no devices; \
+             simulated:0 (made up) is the CPU itself"
+        );
+        let ae = Chunker::new(&Params::for_mean(Algorithm::AeMax, 2000).unwrap()).unwrap();
+        let decision = decide(Choice::Auto, &ae, &settings).unwrap();
+        assert!(decision.device.is_none() && decision.reason.contains("ae-max"));
+        let named = Choice::Device(Name { api: Api::OpenCl, number: 0 });
+        assert!(matches!(decide(named, &ae, &settings), Err(GpuError::NotCut { .. })));
+    }
+}

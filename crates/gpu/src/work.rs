@@ -1,0 +1,390 @@
+//! What is to be found of one buffer, and the kernels that find it.
+
+use onefold_cdc::{ChunkSizes, Chunker, LeastHash, Tables, WindowHash, WindowTest};
+use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm};
+
+use crate::kernel::{GROUP, STRICT};
+use crate::select::Selector;
+use crate::{Argument, GpuError, Kernel, Lane, STRIP, Slot, TILE};
+
+/// Bytes of a leaf of BLAKE3.
+const LEAF: usize = 1024;
+
+/// The initial value of BLAKE3, and no flags.
+const BLAKE3_KEY: [u32; 9] = [
+    0x6a09_e667,
+    0xbb67_ae85,
+    0x3c6e_f372,
+    0xa54f_f53a,
+    0x510e_527f,
+    0x9b05_688c,
+    0x1f83_d9ab,
+    0x5be0_cd19,
+    0,
+];
+
+/// The longest buffer: positions have 31 bits, and 64 bytes are spared.
+pub(crate) const MOST: usize = 1 << 30;
+
+/// A chunk in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Its first byte.
+    pub start: usize,
+    /// Its length in bytes.
+    pub len: usize,
+}
+
+/// What is to be found: cut-points by the rule of a chunker, and fingerprints if so.
+#[derive(Clone, Debug)]
+pub struct Work {
+    sizes: ChunkSizes,
+    tables: Tables,
+    hash: Option<Hash>,
+    /// FastCDC has two limits that a device tells apart.
+    is_normalised: bool,
+    /// Whether Rabin's kernel is the one without tiles.
+    is_direct: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hash {
+    Blake3,
+    Sha256,
+    Sha3,
+}
+
+/// What a device found of a buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Marks {
+    /// Positions that pass the test, ascending, those under the strict limit with [`STRICT`].
+    Candidates(Vec<u32>),
+    /// The least key of each strip, from the buffer's first on.
+    Minima(Vec<u64>),
+}
+
+/// How many candidates a lane has room for.
+#[derive(Debug)]
+pub(crate) struct Room(usize);
+
+impl Room {
+    pub(crate) const fn of(bytes: usize) -> Self {
+        Self(if bytes / 64 < 1024 { 1024 } else { bytes / 64 })
+    }
+}
+
+impl Work {
+    /// # Errors
+    /// Names the algorithm, preset or size that no device can do.
+    pub fn new(
+        chunker: &Chunker,
+        fingerprint: Option<FingerprintAlgorithm>,
+    ) -> Result<Self, GpuError> {
+        let params = chunker.params();
+        let (sizes, algorithm) = (params.sizes, params.algorithm);
+        if let Some(preset) = params.preset {
+            return Err(GpuError::Preset { preset: preset.to_string() });
+        }
+        let tables = chunker.tables().ok_or(GpuError::NotCut { algorithm })?;
+        if !sizes.is_bounded() {
+            return Err(GpuError::Unbounded);
+        }
+        if let Tables::Window(WindowTest { window, .. }) = tables
+            && sizes.min() < window
+        {
+            return Err(GpuError::ShortMin { algorithm, min: sizes.min(), window });
+        }
+        let hash = match fingerprint {
+            None => None,
+            Some(FingerprintAlgorithm::Blake3) => Some(Hash::Blake3),
+            Some(FingerprintAlgorithm::Sha256) => Some(Hash::Sha256),
+            Some(FingerprintAlgorithm::Sha3) => Some(Hash::Sha3),
+            Some(algorithm) => return Err(GpuError::NotHashed { algorithm }),
+        };
+        let is_normalised = algorithm == onefold_cdc::Algorithm::FastCdc;
+        Ok(Self { sizes, tables, hash, is_normalised, is_direct: false })
+    }
+
+    /// The same with a kernel that does without tiles where there is one, which is for Rabin.
+    #[must_use]
+    pub fn without_tiles(self) -> Self {
+        Self { is_direct: true, ..self }
+    }
+
+    /// The chunks that end at `cuts`, the first of which begins with byte 0.
+    pub fn ranges(cuts: &[usize]) -> Vec<Range> {
+        let starts = [0].into_iter().chain(cuts.iter().copied());
+        starts.zip(cuts).map(|(start, &end)| Range { start, len: end - start }).collect()
+    }
+
+    /// The cut-points of the first `len` bytes of the lane's input as a whole input, and the
+    /// fingerprint of each chunk if there is a function for them.
+    pub fn whole(
+        &self,
+        lane: &mut dyn Lane,
+        len: usize,
+    ) -> Result<(Vec<usize>, Vec<Fingerprint>), GpuError> {
+        self.prepare(lane)?;
+        lane.upload(len)?;
+        let marks = self.marks(lane, 0, len, &mut Room::of(len))?;
+        let mut selector = self.selector();
+        let mut cuts = Vec::new();
+        selector.advance(&marks, &lane.input()[..len], 0, true, &mut cuts);
+        let cuts: Vec<usize> = cuts.into_iter().map(|cut| cut as usize).collect();
+        let fingerprints = self.fingerprints(lane, &Self::ranges(&cuts))?;
+        Ok((cuts, fingerprints))
+    }
+
+    pub(crate) fn sizes(&self) -> ChunkSizes {
+        self.sizes
+    }
+
+    pub(crate) fn selector(&self) -> Selector {
+        Selector::new(self.sizes, &self.tables, self.is_normalised)
+    }
+
+    /// Brings what does not depend on the data. Once a lane.
+    pub(crate) fn prepare(&self, lane: &mut dyn Lane) -> Result<(), GpuError> {
+        if let Tables::Window(test) = &self.tables {
+            let bytes: Vec<u8> = if is_wide(test.hash) {
+                test.table.iter().flat_map(|entry| entry.to_le_bytes()).collect()
+            } else {
+                test.table.iter().flat_map(|&entry| (entry as u32).to_le_bytes()).collect()
+            };
+            let bytes = zeroize::Zeroizing::new(bytes);
+            lane.reserve(Slot::Table, bytes.len())?;
+            lane.write(Slot::Table, &bytes)?;
+            lane.reserve(Slot::Counter, 4)?;
+        }
+        if self.hash == Some(Hash::Blake3) {
+            let key: Vec<u8> = BLAKE3_KEY.iter().flat_map(|word| word.to_le_bytes()).collect();
+            lane.reserve(Slot::Key, key.len())?;
+            lane.write(Slot::Key, &key)?;
+        }
+        Ok(())
+    }
+
+    /// What cut-points of the uploaded `len` bytes follow from, at positions after `first`.
+    pub(crate) fn marks(
+        &self,
+        lane: &mut dyn Lane,
+        first: usize,
+        len: usize,
+        room: &mut Room,
+    ) -> Result<Marks, GpuError> {
+        match &self.tables {
+            Tables::Window(test) => {
+                let kernel = match (self.is_direct, test.hash) {
+                    (true, WindowHash::Rabin) => Kernel::DirectRabin,
+                    (_, hash) => kernel_of(hash),
+                };
+                candidates(lane, kernel, test, first, len, room).map(Marks::Candidates)
+            }
+            Tables::Least(hash) => minima(lane, hash, len).map(Marks::Minima),
+        }
+    }
+
+    /// The fingerprint of each of `chunks` of the uploaded bytes; none if there is no function.
+    pub fn fingerprints(
+        &self,
+        lane: &mut dyn Lane,
+        chunks: &[Range],
+    ) -> Result<Vec<Fingerprint>, GpuError> {
+        let Some(hash) = self.hash else { return Ok(Vec::new()) };
+        let count = chunks.len();
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let mut leaves = 0;
+        let mut table = Vec::with_capacity(12 * count);
+        for &Range { start, len } in chunks {
+            for number in [start, len, leaves] {
+                table.extend((number as u32).to_le_bytes());
+            }
+            leaves += len.div_ceil(LEAF).max(1);
+        }
+        lane.reserve(Slot::Chunks, table.len())?;
+        lane.write(Slot::Chunks, &table)?;
+        lane.reserve(Slot::Digests, Fingerprint::LEN * count)?;
+        let number = |number: usize| Argument::U32(number as u32);
+        let array = Argument::Slot;
+        let by_item = [array(Slot::Data), array(Slot::Chunks), array(Slot::Digests), number(count)];
+        match hash {
+            Hash::Sha256 => lane.launch(Kernel::Sha256, count.div_ceil(GROUP), &by_item)?,
+            Hash::Sha3 => lane.launch(Kernel::Sha3, count.div_ceil(GROUP), &by_item)?,
+            Hash::Blake3 => {
+                lane.reserve(Slot::Values, 32 * leaves)?;
+                let [data, chunks, digests, count_of] = by_item;
+                let (key, values) = (array(Slot::Key), array(Slot::Values));
+                let arguments = [data, chunks, key, values, count_of, number(leaves)];
+                lane.launch(Kernel::Blake3Leaves, leaves.div_ceil(GROUP), &arguments)?;
+                let arguments = [chunks, key, values, digests, count_of, number(leaves)];
+                lane.launch(Kernel::Blake3Join, count, &arguments)?;
+            }
+        }
+        let mut bytes = vec![0; Fingerprint::LEN * count];
+        lane.read(Slot::Digests, &mut bytes)?;
+        let (digests, _) = bytes.as_chunks::<{ Fingerprint::LEN }>();
+        Ok(digests.iter().copied().map(Fingerprint::from_bytes).collect())
+    }
+}
+
+/// Whether hashes and table entries have 64 bits.
+pub(crate) const fn is_wide(hash: WindowHash) -> bool {
+    matches!(hash, WindowHash::Gear | WindowHash::Rabin)
+}
+
+const fn kernel_of(hash: WindowHash) -> Kernel {
+    match hash {
+        WindowHash::Gear => Kernel::CandidatesGear,
+        WindowHash::Gear32 => Kernel::CandidatesGear32,
+        WindowHash::Gear16 => Kernel::CandidatesGear16,
+        WindowHash::Rabin => Kernel::CandidatesRabin,
+        WindowHash::Crc => Kernel::CandidatesCrc,
+        WindowHash::Buzhash => Kernel::CandidatesBuzhash,
+    }
+}
+
+/// The candidates after `first` in the uploaded `len` bytes, ascending.
+///
+/// Groups append to the list in the order in which they end; the table of tiles puts that right. If the
+/// list is too short, the kernel runs again with one that is long enough.
+fn candidates(
+    lane: &mut dyn Lane,
+    kernel: Kernel,
+    test: &WindowTest,
+    first: usize,
+    len: usize,
+    room: &mut Room,
+) -> Result<Vec<u32>, GpuError> {
+    let first_tile = first / TILE;
+    let tiles = len.div_ceil(TILE).saturating_sub(first_tile);
+    if tiles == 0 {
+        return Ok(Vec::new());
+    }
+    let limit = |limit: u64| match is_wide(test.hash) {
+        true => Argument::U64(limit),
+        false => Argument::U32(limit as u32),
+    };
+    loop {
+        lane.reserve(Slot::Tiles, 8 * tiles)?;
+        lane.reserve(Slot::List, 4 * room.0)?;
+        lane.write(Slot::Counter, &[0; 4])?;
+        let arguments = [
+            Argument::Slot(Slot::Data),
+            Argument::Slot(Slot::Table),
+            Argument::Slot(Slot::List),
+            Argument::Slot(Slot::Tiles),
+            Argument::Slot(Slot::Counter),
+            Argument::U32(first_tile as u32),
+            Argument::U32(first as u32),
+            Argument::U32(len as u32),
+            Argument::U32(test.window as u32),
+            limit(test.limit),
+            limit(test.strict),
+            Argument::U32(room.0 as u32),
+        ];
+        lane.launch(kernel, tiles, &arguments)?;
+        let mut counter = [0; 4];
+        lane.read(Slot::Counter, &mut counter)?;
+        let count = u32::from_le_bytes(counter) as usize;
+        if count > len {
+            let what = format!("{count} candidates in {len} bytes");
+            return Err(GpuError::Wrong { device: lane.device().to_owned(), what });
+        }
+        if count > room.0 {
+            room.0 = count;
+            continue;
+        }
+        let tiles = read_u32s(lane, Slot::Tiles, 2 * tiles)?;
+        let list = read_u32s(lane, Slot::List, count)?;
+        return in_order(&tiles, &list)
+            .map_err(|what| GpuError::Wrong { device: lane.device().to_owned(), what });
+    }
+}
+
+/// The candidates tile by tile.
+fn in_order(tiles: &[u32], list: &[u32]) -> Result<Vec<u32>, String> {
+    let mut ordered = Vec::with_capacity(list.len());
+    for tile in tiles.as_chunks::<2>().0 {
+        let [start, count] = tile.map(|number| number as usize);
+        let own = start.checked_add(count).and_then(|end| list.get(start..end));
+        ordered.extend_from_slice(own.unwrap_or_default());
+    }
+    let rises = |pair: &[u32]| pair[0] & !STRICT < pair[1] & !STRICT;
+    if ordered.len() != list.len() || !ordered.windows(2).all(rises) {
+        return Err(format!("{} candidates that are not in order", list.len()));
+    }
+    Ok(ordered)
+}
+
+fn minima(lane: &mut dyn Lane, hash: &LeastHash, len: usize) -> Result<Vec<u64>, GpuError> {
+    let strips = len.div_ceil(STRIP);
+    if strips == 0 {
+        return Ok(Vec::new());
+    }
+    lane.reserve(Slot::Minima, 8 * strips)?;
+    let arguments = [
+        Argument::Slot(Slot::Data),
+        Argument::Slot(Slot::Minima),
+        Argument::U32(0),
+        Argument::U32(len as u32),
+        Argument::U32(hash.factor),
+        Argument::U32(hash.addend),
+    ];
+    lane.launch(Kernel::Minima, len.div_ceil(TILE), &arguments)?;
+    let mut bytes = vec![0; 8 * strips];
+    lane.read(Slot::Minima, &mut bytes)?;
+    Ok(bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect())
+}
+
+fn read_u32s(lane: &mut dyn Lane, slot: Slot, count: usize) -> Result<Vec<u32>, GpuError> {
+    let mut bytes = vec![0; 4 * count];
+    if count > 0 {
+        lane.read(slot, &mut bytes)?;
+    }
+    Ok(bytes.as_chunks().0.iter().copied().map(u32::from_le_bytes).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onefold_cdc::{Algorithm, Params, Preset};
+
+    fn refusal(params: &Params, hash: Option<FingerprintAlgorithm>) -> String {
+        Work::new(&Chunker::new(params).unwrap(), hash).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_no_kernel_can_do_is_refused_by_name() {
+        let ae = Params::for_mean(Algorithm::AeMax, 1000).unwrap();
+        assert!(refusal(&ae, None).starts_with("no device cuts by ae-max; expected one of gear,"));
+        let short = Params::for_mean(Algorithm::Gear, 100).unwrap();
+        assert_eq!(
+            refusal(&short, None),
+            "a device cannot cut by gear with a minimum of 25 bytes, expected at least its window, 64"
+        );
+        let preset = Preset::Restic.params();
+        assert!(refusal(&preset, None).contains("restic"));
+        let gear = Params::for_mean(Algorithm::Gear, 1000).unwrap();
+        let keyed = refusal(&gear, Some(FingerprintAlgorithm::Blake3Keyed));
+        assert!(keyed.starts_with("no device computes blake3-keyed"), "{keyed}");
+        let unbounded = ChunkSizes::unbounded(64, 1000).unwrap();
+        assert!(refusal(&Params { sizes: unbounded, ..gear }, None).contains("maximum"));
+    }
+
+    #[test]
+    fn lists_that_no_kernel_writes_are_refused() {
+        assert_eq!(in_order(&[1, 2, 0, 1], &[9, 3, 5 | STRICT]), Ok(vec![3, 5 | STRICT, 9]));
+        for (tiles, list) in [
+            (&[0, 2][..], &[3, 3][..]),
+            (&[0, 2], &[4, 3]),
+            (&[0, 2], &[4 | STRICT, 3]),
+            (&[0, 1], &[4, 5]),
+            (&[0, 3], &[4, 5]),
+            (&[u32::MAX, u32::MAX], &[4]),
+        ] {
+            assert!(in_order(tiles, list).is_err(), "{tiles:?} {list:?}");
+        }
+    }
+}

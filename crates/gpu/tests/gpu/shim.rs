@@ -1,0 +1,282 @@
+//! The kernels as a program that sanitizers watch, as a device: see `shim.cpp`.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use onefold_gpu::{
+    Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, SPARE, Slot, opencl_source,
+};
+use onefold_testkit::skip;
+
+/// The compiler, and what its sanitizers are called.
+const COMPILER: &str = "g++";
+pub(crate) const ADDRESS: &str = "address,undefined";
+pub(crate) const THREAD: &str = "thread";
+
+/// The program under a sanitizer.
+pub(crate) struct Shim {
+    program: PathBuf,
+    info: Info,
+}
+
+/// The program under `sanitizer`; skips and returns `None` where there is no compiler.
+pub(crate) fn shim(sanitizer: &str) -> Option<Shim> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    build(sanitizer, &here.join("kernels"))
+}
+
+/// The same with the kernels in `kernels`.
+pub(crate) fn build(sanitizer: &str, kernels: &Path) -> Option<Shim> {
+    if Command::new(COMPILER).arg("--version").output().is_err() {
+        skip(&format!("{COMPILER} is not installed"));
+        return None;
+    }
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let folder = tempfile::tempdir().unwrap();
+    let built = folder.path().join("shim");
+    let output = Command::new(COMPILER)
+        .args(["-std=c++17", "-O1", "-g", "-fno-strict-aliasing", "-pthread"])
+        .args(["-Wall", "-Wextra", "-Werror", "-fno-sanitize-recover=all"])
+        .arg(format!("-fsanitize={sanitizer}"))
+        .arg("-I")
+        .arg(kernels)
+        .arg("-I")
+        .arg(&tests)
+        .arg(tests.join("shim.cpp"))
+        .arg("-o")
+        .arg(&built)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let info = Info {
+        api: Api::Simulated,
+        number: 0,
+        name: format!("shim under {sanitizer}"),
+        memory: 1 << 30,
+        units: 1,
+        is_cpu: true,
+        driver: COMPILER.into(),
+    };
+    Some(Shim { program: keep(folder), info })
+}
+
+/// The program's place, whose folder stays until the tests end.
+fn keep(folder: tempfile::TempDir) -> PathBuf {
+    thread_local! {
+        static KEPT: RefCell<Vec<tempfile::TempDir>> = const { RefCell::new(Vec::new()) };
+    }
+    let program = folder.path().join("shim");
+    KEPT.with_borrow_mut(|kept| kept.push(folder));
+    program
+}
+
+/// A copy of the kernels with `found` replaced in one file: a seeded error.
+pub(crate) fn seeded(file: &str, found: &str, replacement: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
+    for entry in fs::read_dir(kernels).unwrap() {
+        let entry = entry.unwrap();
+        let mut text = fs::read_to_string(entry.path()).unwrap();
+        if entry.file_name() == file {
+            assert!(text.contains(found), "{found} is not in {file}");
+            text = text.replace(found, replacement);
+        }
+        write(&folder.path().join(entry.file_name()), &text);
+    }
+    folder
+}
+
+#[expect(clippy::disallowed_methods, reason = "a source for a compiler, no durable byte")]
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+}
+
+/// The source for OpenCL with kernels of the tests, and with `found` replaced if any.
+pub(crate) fn opencl_with_tests(seeded: Option<(&str, &str)>) -> String {
+    let source = opencl_source() + include_str!("../primitive_tests.h");
+    let Some((found, replacement)) = seeded else { return source };
+    assert!(source.contains(found), "{found} is not in the source");
+    source.replace(found, replacement)
+}
+
+impl Shim {
+    /// Runs `kernel` in a process of its own, on `arrays`, which change. An error is what the process
+    /// said at its end.
+    pub(crate) fn run(
+        &self,
+        kernel: &str,
+        groups: usize,
+        arguments: &[Value],
+        arrays: &mut [Vec<u8>],
+    ) -> Result<(), String> {
+        let mut process = Process::start(&self.program);
+        process.run(kernel, groups, arguments, arrays)
+    }
+}
+
+/// What a kernel is called with; an array by its number.
+#[derive(Clone, Copy)]
+pub(crate) enum Value {
+    Array(usize),
+    Word(u32),
+    Wide(u64),
+}
+
+/// The program at work.
+struct Process {
+    child: Child,
+}
+
+impl Process {
+    fn start(program: &Path) -> Self {
+        let child = Command::new(program)
+            .env("TSAN_OPTIONS", "halt_on_error=1 exitcode=66")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self { child }
+    }
+
+    fn run(
+        &mut self,
+        kernel: &str,
+        groups: usize,
+        arguments: &[Value],
+        arrays: &mut [Vec<u8>],
+    ) -> Result<(), String> {
+        let mut request = Vec::new();
+        let mut number = |number: usize| request.extend((number as u32).to_le_bytes());
+        number(kernel.len());
+        request.extend(kernel.bytes());
+        let mut number = |number: usize| request.extend((number as u32).to_le_bytes());
+        number(groups);
+        number(arguments.len());
+        for argument in arguments {
+            match *argument {
+                Value::Array(array) => [0, array].map(&mut number).len(),
+                Value::Word(word) => [1, word as usize].map(&mut number).len(),
+                Value::Wide(wide) => {
+                    [2, wide as u32 as usize, (wide >> 32) as usize].map(&mut number).len()
+                }
+            };
+        }
+        number(arrays.len());
+        for array in arrays.iter() {
+            request.extend((array.len() as u32).to_le_bytes());
+            request.extend(array);
+        }
+        let sent = self.child.stdin.as_mut().unwrap().write_all(&request);
+        let answer = self.child.stdout.as_mut().unwrap();
+        let answered = sent.and_then(|()| arrays.iter_mut().try_for_each(|array| answer.read_exact(array)));
+        answered.map_err(|error| {
+            // the sanitizer's report says more than that the pipe is closed
+            let mut report = String::new();
+            let _ = self.child.stderr.take().unwrap().read_to_string(&mut report);
+            format!("{error}: {report}")
+        })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+impl Device for Shim {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn lane(&self, bytes: usize, _: Memory) -> Result<Box<dyn Lane>, GpuError> {
+        let mut lane = ShimLane {
+            name: self.info.to_string(),
+            process: Process::start(&self.program),
+            input: vec![0; bytes],
+            slots: HashMap::new(),
+        };
+        lane.reserve(Slot::Data, bytes + SPARE)?;
+        Ok(Box::new(lane))
+    }
+}
+
+struct ShimLane {
+    name: String,
+    process: Process,
+    input: Vec<u8>,
+    slots: HashMap<Slot, Vec<u8>>,
+}
+
+impl Lane for ShimLane {
+    fn device(&self) -> &str {
+        &self.name
+    }
+
+    fn input(&mut self) -> &mut [u8] {
+        &mut self.input
+    }
+
+    /// The array is no longer than the bytes and those that are spared, so that every access behind them
+    /// is seen.
+    fn upload(&mut self, len: usize) -> Result<(), GpuError> {
+        let mut data = self.input[..len].to_vec();
+        data.resize(len + SPARE, 0xa5);
+        self.slots.insert(Slot::Data, data);
+        Ok(())
+    }
+
+    fn reserve(&mut self, slot: Slot, bytes: usize) -> Result<(), GpuError> {
+        self.slots.insert(slot, vec![0xa5; bytes]);
+        Ok(())
+    }
+
+    fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), GpuError> {
+        self.slots.get_mut(&slot).unwrap()[..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&mut self, slot: Slot, into: &mut [u8]) -> Result<(), GpuError> {
+        into.copy_from_slice(&self.slots[&slot][..into.len()]);
+        Ok(())
+    }
+
+    fn launch(
+        &mut self,
+        kernel: Kernel,
+        groups: usize,
+        arguments: &[Argument],
+    ) -> Result<(), GpuError> {
+        let mut slots = Vec::new();
+        let values: Vec<Value> = arguments
+            .iter()
+            .map(|argument| match *argument {
+                Argument::Slot(slot) => {
+                    slots.push(slot);
+                    Value::Array(slots.len() - 1)
+                }
+                Argument::U32(word) => Value::Word(word),
+                Argument::U64(wide) => Value::Wide(wide),
+            })
+            .collect();
+        let mut arrays: Vec<Vec<u8>> = slots.iter().map(|slot| self.slots[slot].clone()).collect();
+        let ran = self.process.run(kernel.name(), groups, &values, &mut arrays);
+        ran.map_err(|reason| GpuError::Failed {
+            device: self.name.clone(),
+            call: kernel.name(),
+            reason,
+        })?;
+        self.slots.extend(slots.into_iter().zip(arrays));
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(), GpuError> {
+        Ok(())
+    }
+}
