@@ -18,13 +18,12 @@ use onefold_seal::ObjectId;
 
 pub use self::tar::{Archive, Kind, TarEntry, TarError};
 use crate::chunks::place::Used;
-use crate::progress::{Issue, IssueKind};
 use crate::tree::recipe::Joiner;
 use crate::tree::{self, Entry, Meta, Node, Time, Tree};
 use crate::writing::alive::Alive;
 use crate::writing::chunk_writer::{ChunkWriter, NewTree};
 use crate::writing::commit::{Announced, Author};
-use crate::{Cancel, Progress, Recipe, Repository, Snapshot, StoreError, Summary};
+use crate::{Cancel, IssueKind, Progress, Recipe, Repository, Snapshot, StoreError, Summary};
 
 /// Bytes of a file that are read at a time.
 const WINDOW: usize = 1 << 20;
@@ -290,22 +289,23 @@ impl Import<'_> {
             Some((directory, Some(name))) => match directory.items.entry(name.to_vec()) {
                 btree_map::Entry::Occupied(mut there) => match there.get_mut() {
                     Item::Directory(directory) => directory.meta = Some(meta),
-                    other => *other = Item::Directory(Directory { meta: Some(meta), ..Directory::default() }),
+                    other => {
+                        *other =
+                            Item::Directory(Directory { meta: Some(meta), ..Directory::default() })
+                    }
                 },
                 btree_map::Entry::Vacant(free) => {
-                    free.insert(Item::Directory(Directory { meta: Some(meta), ..Directory::default() }));
+                    free.insert(Item::Directory(Directory {
+                        meta: Some(meta),
+                        ..Directory::default()
+                    }));
                 }
             },
         }
         Ok(())
     }
 
-    fn hard_link(
-        &mut self,
-        path: &[&[u8]],
-        target: &[u8],
-        shown: &[u8],
-    ) -> Result<(), StoreError> {
+    fn hard_link(&mut self, path: &[&[u8]], target: &[u8], shown: &[u8]) -> Result<(), StoreError> {
         let Some((meta, node)) = components(target).and_then(|target| self.find(&target)) else {
             let target = String::from_utf8_lossy(target);
             self.lose(shown, &format!("'{target}', which it links to, is not before it"));
@@ -383,7 +383,13 @@ impl Import<'_> {
             tree.push(&entry, writer)?;
         }
         // A directory that no entry of the archive described.
-        let missing = || Meta { mode: 0o755, mtime: self.time, ctime: self.time, links: 1, ..Meta::default() };
+        let missing = || Meta {
+            mode: 0o755,
+            mtime: self.time,
+            ctime: self.time,
+            links: 1,
+            ..Meta::default()
+        };
         let meta = match directory.meta {
             Some(meta) => meta,
             // What stands for no directory has no links.
@@ -396,11 +402,11 @@ impl Import<'_> {
 
     fn lose(&self, path: &[u8], reason: &str) {
         let kind = IssueKind::NotImported { reason: reason.to_owned() };
-        self.progress.issue(Issue { path: shown(path), kind });
+        self.progress.issue(shown(path), kind);
     }
 
     fn note(&self, path: &[u8], reason: String) {
-        self.progress.issue(Issue { path: shown(path), kind: IssueKind::ImportedWithout { reason } });
+        self.progress.issue(shown(path), IssueKind::ImportedWithout { reason });
     }
 }
 

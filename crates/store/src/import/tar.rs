@@ -418,7 +418,8 @@ impl Records {
         while !bytes.is_empty() {
             let space = bytes.iter().take(20).position(|byte| *byte == b' ').ok_or(RECORD)?;
             let len = std::str::from_utf8(&bytes[..space]).ok().and_then(|len| len.parse().ok());
-            let len: usize = len.filter(|len| *len > space + 1 && *len <= bytes.len()).ok_or(RECORD)?;
+            let len: usize =
+                len.filter(|len| *len > space + 1 && *len <= bytes.len()).ok_or(RECORD)?;
             let (record, rest) = bytes.split_at(len);
             let record = record[space + 1..].strip_suffix(b"\n").ok_or(RECORD)?;
             let equals = record.iter().position(|byte| *byte == b'=').ok_or(RECORD)?;
@@ -430,7 +431,8 @@ impl Records {
 
     fn set(&mut self, keyword: &[u8], value: &[u8]) -> std::result::Result<(), &'static str> {
         let text = std::str::from_utf8(value).ok();
-        let number = || text.and_then(|text| text.parse::<u64>().ok()).ok_or("a number in a record");
+        let number =
+            || text.and_then(|text| text.parse::<u64>().ok()).ok_or("a number in a record");
         let small = || number().map(|number| u32::try_from(number).ok());
         let time = || text.and_then(parse_time).ok_or("a time in a record");
         let extents = &mut self.sparse.extents;
@@ -454,8 +456,16 @@ impl Records {
             b"GNU.sparse.map" => *extents = text.and_then(parse_map).ok_or("a map in a record")?,
             b"GNU.sparse.minor" | b"GNU.sparse.numblocks" => {}
             // What is nowhere in a snapshot, or said by others as well.
-            b"atime" | b"uname" | b"gname" | b"comment" | b"charset" | b"hdrcharset"
-            | b"LIBARCHIVE.creationtime" | b"SCHILY.dev" | b"SCHILY.ino" | b"SCHILY.nlink" => {}
+            b"atime"
+            | b"uname"
+            | b"gname"
+            | b"comment"
+            | b"charset"
+            | b"hdrcharset"
+            | b"LIBARCHIVE.creationtime"
+            | b"SCHILY.dev"
+            | b"SCHILY.ino"
+            | b"SCHILY.nlink" => {}
             _ => match keyword.strip_prefix(b"SCHILY.xattr.") {
                 Some(name) => self.xattrs.push((name.to_vec(), value.to_vec())),
                 None if keyword == b"RHT.security.selinux" => {
@@ -578,9 +588,10 @@ fn sparse_file(
 fn parse_map(text: &str) -> Option<Vec<Extent>> {
     let numbers: Vec<u64> = text.split(',').map(|text| text.parse().ok()).collect::<Option<_>>()?;
     let pairs = numbers.chunks_exact(2);
-    pairs.remainder().is_empty().then(|| {
-        pairs.map(|pair| Extent { offset: pair[0], len: pair[1] }).collect()
-    })
+    pairs
+        .remainder()
+        .is_empty()
+        .then(|| pairs.map(|pair| Extent { offset: pair[0], len: pair[1] }).collect())
 }
 
 /// Seconds with a fraction, of which nanoseconds count.
@@ -638,7 +649,9 @@ mod tests {
         let mut body = Vec::new();
         for (keyword, value) in records {
             let rest = 3 + keyword.len() + value.len();
-            let len = (1..=5).map(|digits| rest + digits).find(|len| len.to_string().len() + rest == *len);
+            let len = (1..=5)
+                .map(|digits| rest + digits)
+                .find(|len| len.to_string().len() + rest == *len);
             body.extend_from_slice(format!("{} {keyword}=", len.unwrap()).as_bytes());
             body.extend_from_slice(value);
             body.push(b'\n');
@@ -755,7 +768,8 @@ mod tests {
             .concat(),
             [
                 header(b"a", b'S', 5, |block| {
-                    for (at, number) in [(386, 0), (398, 2), (410, 4_096), (422, 3), (483, 10_000)] {
+                    for (at, number) in [(386, 0), (398, 2), (410, 4_096), (422, 3), (483, 10_000)]
+                    {
                         block[at..at + 11].copy_from_slice(format!("{number:011o}").as_bytes());
                     }
                 }),
@@ -813,7 +827,10 @@ mod tests {
                 Ok(())
             };
             let error = read_all().unwrap_err();
-            assert!(matches!(error, TarError::CutOff { offset } if offset == cut as u64), "{error}");
+            assert!(
+                matches!(error, TarError::CutOff { offset } if offset == cut as u64),
+                "{error}"
+            );
         }
         for (record, name) in [
             (&[("size", &b"x"[..])], "number"),
