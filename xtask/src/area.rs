@@ -31,7 +31,7 @@ const BESIDE_CORE: [(Area, &[&str], &[&str]); 5] = [
     (
         Area::Places,
         &["onefold-backend", "onefold-testkit"],
-        &["far_away", "far_away_times", "outages", "s3"],
+        &["azure", "far_away", "far_away_times", "import", "outages", "s3", "sftp"],
     ),
     (
         Area::Volumes,

@@ -10,6 +10,7 @@
 )]
 
 mod area;
+mod azure_server;
 mod campaign;
 mod cluster_demo;
 mod compat;

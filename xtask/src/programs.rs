@@ -37,6 +37,11 @@ const NEEDS: &[Need] = &[
         why: "shows that the simulated disk takes the steps that the real one takes",
     },
     Need { program: "borg", package: "borgbackup", why: "cuts what its preset must cut alike" },
+    Need {
+        program: "/usr/sbin/sshd",
+        package: "openssh-server",
+        why: "has repositories that are reached by SFTP",
+    },
     Need { program: "casync", package: "casync", why: "cuts what its preset must cut alike" },
     Need { program: "restic", package: "restic", why: "cuts what its preset must cut alike" },
     Need {

@@ -11,7 +11,7 @@ use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
 use crate::{
-    cluster_demo, dataset, gpu_kernels, guest_kernel, instructions, old_program, programs, s3_server,
+    azure_server, cluster_demo, dataset, gpu_kernels, guest_kernel, instructions, old_program, programs, s3_server,
     tidy, wheel,
 };
 
@@ -42,6 +42,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let places = Places {
         datasets: fetch_datasets(options),
         s3_server: s3_server::install(cargo),
+        azure_server: azure_server::install(cargo),
         guest_kernel: guest_kernel::fetch(cargo),
         old_program: build_old_program(cargo),
     };
@@ -187,6 +188,7 @@ fn build_old_program(cargo: Cargo) -> Option<PathBuf> {
 struct Places {
     datasets: Option<PathBuf>,
     s3_server: Option<PathBuf>,
+    azure_server: Option<PathBuf>,
     guest_kernel: Option<PathBuf>,
     old_program: Option<PathBuf>,
 }
@@ -197,6 +199,7 @@ impl Places {
         for (variable, place) in [
             ("ONEFOLD_DATASETS", &self.datasets),
             ("ONEFOLD_S3_SERVER", &self.s3_server),
+            ("ONEFOLD_AZURE_SERVER", &self.azure_server),
             ("ONEFOLD_GUEST_KERNEL", &self.guest_kernel),
             (old_program::VARIABLE, &self.old_program),
         ] {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "s3")]
+#[cfg(feature = "remote")]
 use crate::remote::is_passing as is_passing_answer;
 
 /// The error of the layer below a backend.
@@ -378,7 +378,7 @@ pub(crate) fn is_passing(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Without a network no answer of a service is an error.
-#[cfg(not(feature = "s3"))]
+#[cfg(not(feature = "remote"))]
 fn is_passing_answer(_: &(dyn Error + 'static)) -> bool {
     false
 }

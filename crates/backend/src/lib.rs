@@ -11,7 +11,7 @@
 //! Each kind has a local, an in-memory and a simulated implementation. The simulated ones share a
 //! [`CrashDisk`](crash::CrashDisk), which computes what a power cut would leave.
 //! [`Faulty`](fault::Faulty) wraps any of them and makes chosen calls fail. Objects may also be
-//! in S3 (feature `s3`). [`Retrying`] retries transient errors. [`AppendOnly`] forbids deletion. A
+//! in buckets of S3, Azure and Google, and on other machines by SFTP (feature `remote`). [`Retrying`] retries transient errors. [`AppendOnly`] forbids deletion. A
 //! [`LocalCache`] keeps copies that may be lost.
 //!
 //! Beside them, [`rados`] has mutable objects that change by guarded operations: in memory, and in Ceph
@@ -28,6 +28,7 @@ mod error;
 pub mod fault;
 mod folder;
 mod local;
+mod location;
 mod log;
 mod memory;
 mod name;
@@ -35,7 +36,7 @@ mod objects;
 mod overlay;
 mod pages;
 pub mod rados;
-#[cfg(feature = "s3")]
+#[cfg(feature = "remote")]
 mod remote;
 mod retrying;
 mod seeded;
@@ -47,13 +48,14 @@ pub use append_only::AppendOnly;
 pub use error::{BackendError, Cause, ErrorKind, Operation};
 pub use folder::{Folder, MountId};
 pub use local::{LocalCache, LocalFolder, LocalLog, LocalObjects, LocalPages, own_place};
+pub use location::{BucketLocation, BucketService, Location, SftpLocation};
 pub use log::{Log, LogReader, Reserved, Syncer};
 pub use memory::{MemoryFolder, MemoryLog, MemoryObjects, MemoryPages};
 pub use objects::{ObjectInfo, Objects, OnAnswer, Request, Span};
 pub use overlay::Overlay;
 pub use pages::Pages;
-#[cfg(feature = "s3")]
-pub use remote::{RateLimit, RemoteObjects, S3Location, S3Options};
+#[cfg(feature = "remote")]
+pub use remote::{RateLimit, RemoteObjects, RemoteOptions, SftpObjects};
 pub use retrying::{AnyGone, Clock, OnRetry, Retry, RetryPolicy, Retrying, SystemClock};
 pub use stop::Stop;
 pub use usage::{Requests, Usage};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "s3")]
+#[cfg(feature = "remote")]
 use tokio::sync::watch;
 
 /// Ends waiting calls; clones share the state.
@@ -21,7 +21,7 @@ struct Inner {
     /// Notifies pausing threads.
     changed: Condvar,
     /// Notifies requests in flight.
-    #[cfg(feature = "s3")]
+    #[cfg(feature = "remote")]
     told: watch::Sender<()>,
 }
 
@@ -33,7 +33,7 @@ struct State {
     limit: Option<Instant>,
 }
 
-#[cfg(feature = "s3")]
+#[cfg(feature = "remote")]
 impl State {
     /// When requests in flight are aborted.
     fn end(&self) -> Option<Instant> {
@@ -74,7 +74,7 @@ impl Stop {
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state());
         self.0.changed.notify_all();
-        #[cfg(feature = "s3")]
+        #[cfg(feature = "remote")]
         self.0.told.send_replace(());
     }
 
@@ -83,7 +83,7 @@ impl Stop {
     }
 }
 
-#[cfg(feature = "s3")]
+#[cfg(feature = "remote")]
 impl Stop {
     /// The result of `what`, or none if it is aborted.
     pub(crate) async fn unless_broken_off<F: Future>(&self, what: F) -> Option<F::Output> {
@@ -144,7 +144,7 @@ mod tests {
         assert!(end() < first);
     }
 
-    #[cfg(feature = "s3")]
+    #[cfg(feature = "remote")]
     mod requests {
         use super::*;
 

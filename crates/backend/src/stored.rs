@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
-#[cfg(feature = "s3")]
+#[cfg(feature = "remote")]
 use futures::StreamExt;
 use futures::TryStreamExt;
 use object_store::path::Path;
@@ -78,7 +78,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
 
     /// Puts in a store without conditional puts: checks the name first. If two writers concurrently put
     /// different bytes under one name, both may succeed.
-    #[cfg(feature = "s3")]
+    #[cfg(feature = "remote")]
     pub(crate) fn put_unless_seen(&self, name: &str, bytes: Bytes) -> Result<Put, BackendError> {
         check_name(name)?;
         match self.holds(name, &bytes)? {
@@ -212,7 +212,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
     }
 
     /// Removes all of `names`, `width` at a time; returns those that may still exist, and the error.
-    #[cfg(feature = "s3")]
+    #[cfg(feature = "remote")]
     pub(crate) fn delete_each(
         &self,
         names: &[String],
@@ -231,7 +231,7 @@ impl<S: ObjectStore, W: Wait> Stored<S, W> {
     }
 
     /// The error of a delete whose wait was aborted.
-    #[cfg(feature = "s3")]
+    #[cfg(feature = "remote")]
     fn not_deleted(&self, name: &str) -> (String, BackendError) {
         let operation = Operation::Delete;
         (name.to_owned(), BackendError::Interrupted { name: name.to_owned(), operation })

@@ -77,7 +77,7 @@ impl Usage {
     }
 }
 
-#[cfg(feature = "s3")]
+#[cfg(feature = "remote")]
 impl Usage {
     pub(crate) fn request(&self, kind: RequestKind) {
         self.0.requests[kind as usize].fetch_add(1, Ordering::Relaxed);

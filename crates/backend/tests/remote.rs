@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use onefold_backend::{
-    BackendError, ErrorKind, Objects, RateLimit, RemoteObjects, Request, RetryPolicy, Retrying,
-    S3Location, S3Options, Span, conformance,
+    BackendError, BucketLocation, ErrorKind, Objects, RateLimit, RemoteObjects, RemoteOptions,
+    Request, RetryPolicy, Retrying, Span, conformance,
 };
 use onefold_testkit::random;
 use onefold_testkit::s3::{Fate, Mishaps, Outage, Proxy, Rules, S3Server};
@@ -30,19 +30,19 @@ const POLICY: RetryPolicy = RetryPolicy {
 
 /// A bucket's part at `url`, of which no other test knows.
 fn open_at(url: &str, prefix: &str, conditional_put: bool) -> RemoteObjects {
-    let location = S3Location::parse(&format!("s3://bucket/{prefix}")).unwrap();
+    let location = BucketLocation::parse(&format!("s3://bucket/{prefix}")).unwrap();
     RemoteObjects::open(&location, &options(url, conditional_put)).unwrap()
 }
 
-fn options(url: &str, conditional_put: bool) -> S3Options {
+fn options(url: &str, conditional_put: bool) -> RemoteOptions {
     let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let settings =
         vec![setting("AWS_ACCESS_KEY_ID", "test"), setting("AWS_SECRET_ACCESS_KEY", "swordfish")];
-    S3Options {
+    RemoteOptions {
         endpoint: Some(url.to_owned()),
         conditional_put,
         settings,
-        ..S3Options::from_environment()
+        ..RemoteOptions::from_environment()
     }
 }
 
@@ -175,7 +175,7 @@ fn repositories_in_one_bucket_do_not_see_each_other() {
 #[test]
 fn what_is_wrong_with_the_bucket_is_said() {
     with_server(|server| {
-        let location = S3Location::parse("s3://absent/a").unwrap();
+        let location = BucketLocation::parse("s3://absent/a").unwrap();
         let options = options(&server.url(), true);
         let remote = RemoteObjects::open(&location, &options).unwrap();
         for error in [remote.put("a", "1".into()).unwrap_err(), remote.list("").unwrap_err()] {
@@ -204,7 +204,7 @@ fn secrets_are_not_shown() {
 
 #[test]
 fn a_profile_is_not_silently_passed_over() {
-    let location = S3Location::parse("s3://bucket").unwrap();
+    let location = BucketLocation::parse("s3://bucket").unwrap();
     let mut options = options("http://localhost", true);
     options.settings.push(("AWS_PROFILE".into(), "work".into()));
     RemoteObjects::open(&location, &options).unwrap();
@@ -268,9 +268,9 @@ impl SlowServer {
     }
 
     fn open(&self) -> RemoteObjects {
-        let location = S3Location::parse("s3://bucket/slow").unwrap();
+        let location = BucketLocation::parse("s3://bucket/slow").unwrap();
         let options = options(&format!("http://{}", self.address), false);
-        RemoteObjects::open(&location, &S3Options { silence: SILENCE, ..options }).unwrap()
+        RemoteObjects::open(&location, &RemoteOptions { silence: SILENCE, ..options }).unwrap()
     }
 }
 
@@ -314,8 +314,8 @@ fn a_limit_is_kept_by_all_requests_together_and_is_no_silence() {
     with_server(|server| {
         // Of 80,000 bytes a second a request gets 5,000 at a time, every two and a half seconds.
         let rate = NonZero::new(LEN as u64 * COUNT as u64 / 4).unwrap();
-        let location = S3Location::parse("s3://bucket/limited").unwrap();
-        let limited = S3Options {
+        let location = BucketLocation::parse("s3://bucket/limited").unwrap();
+        let limited = RemoteOptions {
             upload_limit: Some(RateLimit::new(rate)),
             download_limit: Some(RateLimit::new(rate)),
             silence: Duration::from_secs(2),
@@ -346,7 +346,7 @@ fn requests_and_their_bytes_are_counted() {
     with_server(|server| {
         let options = options(&server.url(), true);
         let usage = options.usage.clone();
-        let location = S3Location::parse("s3://bucket/counted").unwrap();
+        let location = BucketLocation::parse("s3://bucket/counted").unwrap();
         let objects = RemoteObjects::open(&location, &options).unwrap();
         objects.put("a", Bytes::from(vec![9; 100_000])).unwrap();
         objects.get("a").unwrap();
@@ -368,7 +368,7 @@ fn requests_and_their_bytes_are_counted() {
 #[test]
 fn a_request_under_way_is_broken_off_when_that_is_asked_for() {
     let server = SlowServer::start(true);
-    let location = S3Location::parse("s3://bucket/slow").unwrap();
+    let location = BucketLocation::parse("s3://bucket/slow").unwrap();
     let options = options(&format!("http://{}", server.address), false);
     let stop = options.stop.clone();
     let objects = RemoteObjects::open(&location, &options).unwrap();
@@ -469,7 +469,7 @@ impl StallingServer {
         write!(client, "{later}")
     }
 
-    fn options(&self) -> S3Options {
+    fn options(&self) -> RemoteOptions {
         options(&format!("http://{}", self.address), true)
     }
 
@@ -482,8 +482,8 @@ impl StallingServer {
 const STALL: Duration = Duration::from_secs(120);
 
 /// Reads `count` objects together, each of which must come.
-fn read_many(options: &S3Options, count: usize) {
-    let location = S3Location::parse("s3://bucket/stalls").unwrap();
+fn read_many(options: &RemoteOptions, count: usize) {
+    let location = BucketLocation::parse("s3://bucket/stalls").unwrap();
     let objects = RemoteObjects::open(&location, options).unwrap();
     let request =
         |number| Request { name: format!("a{number}"), span: Span::Whole { max: u64::MAX } };
@@ -550,7 +550,7 @@ fn read_by_twos_while_one_stalls(stall: usize) {
         }
         is_first.then_some(stall)
     });
-    let options = S3Options { connections: NonZero::new(2), ..server.options() };
+    let options = RemoteOptions { connections: NonZero::new(2), ..server.options() };
     let usage = options.usage.clone();
     thread::scope(|scope| {
         let reading = scope.spawn(|| read_many(&options, 400));
@@ -604,8 +604,8 @@ fn a_body_that_breaks_is_resumed_over_the_only_connection() {
              Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Length: {left}\r\n\r\n{body}"
         )
     });
-    let location = S3Location::parse("s3://bucket/cut").unwrap();
-    let one = S3Options { connections: NonZero::new(1), ..options(&url, true) };
+    let location = BucketLocation::parse("s3://bucket/cut").unwrap();
+    let one = RemoteOptions { connections: NonZero::new(1), ..options(&url, true) };
     let objects = RemoteObjects::open(&location, &one).unwrap();
     let (found, finds) = mpsc::channel();
     thread::spawn(move || found.send(objects.get("a").map_err(|error| format!("{error:?}"))));
@@ -640,7 +640,7 @@ fn without_signatures_uploads_are_listed_without_one() {
     });
     let mut unsigned = options(&url, true);
     unsigned.settings.push(("AWS_SKIP_SIGNATURE".into(), "true".into()));
-    let location = S3Location::parse("s3://bucket/Team A+B/c").unwrap();
+    let location = BucketLocation::parse("s3://bucket/Team A+B/c").unwrap();
     let objects = RemoteObjects::open(&location, &unsigned).unwrap();
     assert_eq!(objects.discard_unfinished(Duration::ZERO).unwrap(), 0);
     let line = asks.try_recv().unwrap();
@@ -666,8 +666,8 @@ fn requests_for_credentials_are_not_counted_as_the_bucket_s() {
         ("AWS_CONTAINER_CREDENTIALS_FULL_URI".to_owned(), credentials),
         ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE".to_owned(), token.to_str().unwrap().to_owned()),
     ];
-    let options = S3Options { settings, ..options(&url, true) };
-    let location = S3Location::parse("s3://bucket/role").unwrap();
+    let options = RemoteOptions { settings, ..options(&url, true) };
+    let location = BucketLocation::parse("s3://bucket/role").unwrap();
     let objects = RemoteObjects::open(&location, &options).unwrap();
     assert!(objects.get("a").unwrap_err().is_not_found());
     assert_eq!(options.usage.requests().get, 1);
@@ -676,8 +676,8 @@ fn requests_for_credentials_are_not_counted_as_the_bucket_s() {
 #[test]
 fn no_request_is_made_beside_the_only_one_allowed() {
     let server = StallingServer::start(|path, _| path.ends_with("/a0").then_some(0));
-    let one = S3Options { connections: NonZero::new(1), ..server.options() };
-    let location = S3Location::parse("s3://bucket/stalls").unwrap();
+    let one = RemoteOptions { connections: NonZero::new(1), ..server.options() };
+    let location = BucketLocation::parse("s3://bucket/stalls").unwrap();
     let objects = RemoteObjects::open(&location, &one).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| objects.get("a0").unwrap_err());
@@ -707,7 +707,7 @@ fn a_put_that_broke_twice_goes_on_in_parts() {
         let proxy = Proxy::start(server.address(), Rules::ShortRequests, NO_MISHAPS);
         let options = options(&proxy.url(), true);
         let usage = options.usage.clone();
-        let location = S3Location::parse("s3://bucket/in/parts").unwrap();
+        let location = BucketLocation::parse("s3://bucket/in/parts").unwrap();
         let remote = RemoteObjects::open(&location, &options).unwrap();
         let retrying = Retrying::new(remote, &proxy.url(), POLICY).counted_by(usage.clone());
         let bytes = long_object();
@@ -815,7 +815,7 @@ fn a_service_that_is_busy_gets_the_whole_again() {
         let proxy = Proxy::start(server.address(), Rules::Conditions, NO_MISHAPS);
         let options = options(&proxy.url(), true);
         let usage = options.usage.clone();
-        let location = S3Location::parse("s3://bucket/busy").unwrap();
+        let location = BucketLocation::parse("s3://bucket/busy").unwrap();
         let remote = RemoteObjects::open(&location, &options).unwrap();
         remote.put("first", "1".into()).unwrap();
         proxy.begin_outage(Outage::Unavailable, 0);
@@ -834,7 +834,7 @@ fn a_service_that_would_complete_over_what_is_there_gets_the_whole_again() {
         let proxy = Proxy::start(server.address(), Rules::UncheckedCompletions, NO_MISHAPS);
         let options = options(&proxy.url(), true);
         let usage = options.usage.clone();
-        let location = S3Location::parse("s3://bucket/over").unwrap();
+        let location = BucketLocation::parse("s3://bucket/over").unwrap();
         let remote = RemoteObjects::open(&location, &options).unwrap();
         remote.put("first", "1".into()).unwrap();
         for name in ["a", "b"] {

@@ -155,13 +155,13 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     if let (Some(BackendError::Unreachable { .. }), false) = (store.backend(), is_untold(store)) {
         return Some(
             "run it again when the service can be reached: a backup, copy or prune reuses stored data, \
-             and --overwrite if-changed resumes a restore; --s3-retry-for SECONDS waits longer"
+             and --overwrite if-changed resumes a restore; --retry-for SECONDS waits longer"
                 .into(),
         );
     }
     if let Some(BackendError::NoConditionalPut { .. }) = store.backend() {
         return Some(
-            "use a service that supports If-None-Match, or do without it by --s3-no-conditional-put; \
+            "use a service that supports If-None-Match, or do without it by --no-conditional-put; \
              docs/s3.md describes the risks"
                 .into(),
         );

@@ -13,8 +13,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onefold_backend::{
-    AnyGone, AppendOnly, BackendError, LocalObjects, Objects, RateLimit, RemoteObjects, Retry,
-    RetryPolicy, Retrying, S3Location, S3Options,
+    AnyGone, AppendOnly, BackendError, BucketLocation, BucketService, LocalObjects, Location,
+    Objects, RateLimit, RemoteObjects, RemoteOptions, Retry, RetryPolicy, Retrying, SftpLocation,
+    SftpObjects,
 };
 
 use crate::console::Console;
@@ -22,7 +23,7 @@ use crate::interrupt;
 use crate::name::PathFields;
 use crate::requests::Service;
 
-/// The shortest silence that ends a request, however short `--s3-retry-for` is: a slow service may still
+/// The shortest silence that ends a request, however short `--retry-for` is: a slow service may still
 /// answer.
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
 
@@ -32,22 +33,30 @@ pub(crate) struct Access {
     /// The URL of the S3 service [default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or Amazon's]
     #[arg(long, value_name = "URL")]
     s3_endpoint: Option<String>,
-    /// Use an S3 service that has no conditional puts: look up each name before a put instead, which is
-    /// not safe while a prune runs
-    #[arg(long)]
-    s3_no_conditional_put: bool,
-    /// Retry transient errors for this long
-    #[arg(long, value_name = "SECONDS", default_value_t = RetryPolicy::default().total.as_secs())]
-    s3_retry_for: u64,
-    /// Keep N requests to the S3 service in flight [default: as many as raise the throughput, up to 64]
-    #[arg(long, value_name = "N")]
-    s3_connections: Option<NonZero<usize>>,
-    /// Send at most RATE KiB/s to S3 services
-    #[arg(long, value_name = "RATE")]
+    /// Use a service that has no conditional puts: look up each name before a put instead, which is not
+    /// safe while a prune runs
+    #[arg(long, alias = "s3-no-conditional-put")]
+    no_conditional_put: bool,
+    /// Retry transient errors of a service or a line for this long
+    #[arg(long, alias = "s3-retry-for", value_name = "SECONDS",
+        default_value_t = RetryPolicy::default().total.as_secs())]
+    retry_for: u64,
+    /// Keep N requests to a service in flight [default: as many as raise the throughput, up to 64], or N
+    /// sessions of SFTP [default: 4]
+    #[arg(long, alias = "s3-connections", value_name = "N")]
+    connections: Option<NonZero<usize>>,
+    /// Send at most RATE bytes a second over the network: 500K, 10M, 1G; without a unit, KiB
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     limit_upload: Option<NonZero<u64>>,
-    /// Receive at most RATE KiB/s from S3 services
-    #[arg(long, value_name = "RATE")]
+    /// Receive at most RATE bytes a second over the network
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     limit_download: Option<NonZero<u64>>,
+    /// The configuration of ssh to use for SFTP [default: ~/.ssh/config and /etc/ssh/ssh_config]
+    #[arg(long, value_name = "FILE")]
+    ssh_config: Option<PathBuf>,
+    /// Reach the SFTP server by a command, such as 'ssh HOST -s sftp', instead of an own connection
+    #[arg(long, value_name = "COMMAND")]
+    sftp_command: Option<String>,
     /// The limits, which all repositories of the command share.
     #[arg(skip)]
     limits: OnceLock<[Option<RateLimit>; 2]>,
@@ -62,7 +71,7 @@ pub(crate) struct Access {
 impl Access {
     /// Whether the user does without conditional puts.
     pub(crate) const fn is_without_conditional_put(&self) -> bool {
-        self.s3_no_conditional_put
+        self.no_conditional_put
     }
 }
 
@@ -71,7 +80,8 @@ impl Access {
 pub(crate) enum Place {
     /// Once opened absolute, symbolic links resolved.
     Directory(PathBuf),
-    S3(S3Location),
+    Bucket(BucketLocation),
+    Sftp(SftpLocation),
 }
 
 /// A place that can be read and written.
@@ -85,25 +95,23 @@ pub(crate) struct Opened {
 impl Place {
     /// The place that the user named.
     pub(crate) fn of(repo: &Path) -> Result<Self, BackendError> {
-        match repo.to_str() {
-            Some(text) if S3Location::is_meant_by(text) => S3Location::parse(text).map(Self::S3),
-            Some(text) if has_scheme(text) => Err(BackendError::BadLocation {
-                text: text.to_owned(),
-                reason: "the scheme before its colon is not supported; \
-                         use s3://BUCKET/PREFIX, or ./ before a directory name",
-            }),
-            _ => Ok(Self::Directory(repo.to_owned())),
-        }
+        Ok(match Location::parse(repo)? {
+            Location::Directory(path) => Self::Directory(path),
+            Location::Bucket(location) => Self::Bucket(location),
+            Location::Sftp(location) => Self::Sftp(location),
+        })
     }
 
     pub(crate) fn open(&self, access: &Access, console: &Console) -> Result<Opened, BackendError> {
         match self {
             Self::Directory(path) => Ok(access.to_directory(LocalObjects::open(path)?)),
-            Self::S3(location) => access.to_s3(location, console),
+            Self::Bucket(location) => access.to_bucket(location, console),
+            Self::Sftp(location) => access.to_sftp(location, console),
         }
     }
 
-    /// Opens the place; a directory is made if it does not exist, a bucket must be there.
+    /// Opens the place; a directory is made if it does not exist, by SFTP with the first put, and a bucket must
+    /// be there.
     pub(crate) fn create(
         &self,
         access: &Access,
@@ -111,7 +119,7 @@ impl Place {
     ) -> Result<Opened, BackendError> {
         match self {
             Self::Directory(path) => Ok(access.to_directory(LocalObjects::create(path)?)),
-            Self::S3(_) => self.open(access, console),
+            Self::Bucket(_) | Self::Sftp(_) => self.open(access, console),
         }
     }
 
@@ -119,7 +127,7 @@ impl Place {
     pub(crate) fn directory(&self) -> Option<&Path> {
         match self {
             Self::Directory(path) => Some(path),
-            Self::S3(_) => None,
+            Self::Bucket(_) | Self::Sftp(_) => None,
         }
     }
 
@@ -135,11 +143,8 @@ impl Place {
     pub(crate) fn location(&self, access: &Access) -> Vec<u8> {
         match self {
             Self::Directory(path) => path.as_os_str().as_bytes().to_vec(),
-            Self::S3(location) => match access.endpoint() {
-                Some(endpoint) => format!("{location} at {}", endpoint.trim_end_matches('/')),
-                None => location.to_string(),
-            }
-            .into_bytes(),
+            Self::Bucket(location) => access.options(location).place(location).into_bytes(),
+            Self::Sftp(location) => location.to_string().into_bytes(),
         }
     }
 
@@ -147,7 +152,8 @@ impl Place {
     pub(crate) fn fields(&self) -> PathFields {
         match self {
             Self::Directory(path) => PathFields::of_path(path),
-            Self::S3(location) => PathFields::new(location.to_string().as_bytes()),
+            Self::Bucket(location) => PathFields::new(location.to_string().as_bytes()),
+            Self::Sftp(location) => PathFields::new(location.to_string().as_bytes()),
         }
     }
 }
@@ -156,7 +162,8 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(path) => path.display().fmt(f),
-            Self::S3(location) => location.fmt(f),
+            Self::Bucket(location) => location.fmt(f),
+            Self::Sftp(location) => location.fmt(f),
         }
     }
 }
@@ -172,17 +179,11 @@ impl Access {
         }
     }
 
-    /// The URL of the S3 service, unless it is Amazon's.
-    fn endpoint(&self) -> Option<String> {
-        self.s3_endpoint.clone().or_else(|| S3Options::from_environment().endpoint)
-    }
-
     /// The limits for what is sent and for what is received.
     fn limits(&self) -> [Option<RateLimit>; 2] {
-        let of = |rate: NonZero<u64>| {
-            RateLimit::new(rate.saturating_mul(const { NonZero::new(1 << 10).unwrap() }))
-        };
-        self.limits.get_or_init(|| [self.limit_upload.map(of), self.limit_download.map(of)]).clone()
+        let limits =
+            || [self.limit_upload.map(RateLimit::new), self.limit_download.map(RateLimit::new)];
+        self.limits.get_or_init(limits).clone()
     }
 
     fn to_directory(&self, objects: LocalObjects) -> Opened {
@@ -191,36 +192,73 @@ impl Access {
         Opened { objects: self.limited(Arc::clone(&objects)), place, on_disk: Some(objects) }
     }
 
-    fn to_s3(&self, location: &S3Location, console: &Console) -> Result<Opened, BackendError> {
-        let patience = Duration::from_secs(self.s3_retry_for);
-        let environment = S3Options::from_environment();
+    fn to_bucket(
+        &self,
+        location: &BucketLocation,
+        console: &Console,
+    ) -> Result<Opened, BackendError> {
+        let options = self.options(location);
+        let remote = RemoteObjects::open(location, &options)?;
+        let place = remote.place().to_owned();
+        Ok(self.to_remote(remote, &place, Place::Bucket(location.clone()), options, console))
+    }
+
+    fn to_sftp(&self, location: &SftpLocation, console: &Console) -> Result<Opened, BackendError> {
+        let options = self.remote_options();
+        let remote = SftpObjects::open(location, &options)?;
+        let place = remote.place().to_owned();
+        Ok(self.to_remote(remote, &place, Place::Sftp(location.clone()), options, console))
+    }
+
+    /// How a bucket is reached.
+    fn options(&self, location: &BucketLocation) -> RemoteOptions {
+        let is_s3 = location.service() == BucketService::S3;
+        let endpoint = self.s3_endpoint.clone().filter(|_| is_s3);
+        RemoteOptions { endpoint, ..self.remote_options() }
+    }
+
+    fn remote_options(&self) -> RemoteOptions {
+        let environment = RemoteOptions::from_environment();
         let [upload_limit, download_limit] = self.limits();
-        let options = S3Options {
-            endpoint: self.endpoint(),
-            conditional_put: !self.s3_no_conditional_put,
-            connections: self.s3_connections,
-            silence: patience.clamp(LEAST_SILENCE, environment.silence),
+        RemoteOptions {
+            conditional_put: !self.no_conditional_put,
+            connections: self.connections,
+            silence: self.patience().clamp(LEAST_SILENCE, environment.silence),
             upload_limit,
             download_limit,
             stop: interrupt::new_stop(),
+            ssh_config: self.ssh_config.clone(),
+            sftp_command: self.sftp_command.clone(),
             ..environment
-        };
-        let policy = RetryPolicy { total: patience, ..RetryPolicy::default() };
-        let remote = RemoteObjects::open(location, &options)?;
-        let place = remote.place().to_owned();
-        console.add_service(Service { place: place.clone(), usage: options.usage.clone() });
-        let console = console.clone();
+        }
+    }
+
+    const fn patience(&self) -> Duration {
+        Duration::from_secs(self.retry_for)
+    }
+
+    /// Objects that are reached over a network: retried, counted and, if asked, never deleted.
+    fn to_remote(
+        &self,
+        remote: impl Objects + 'static,
+        service: &str,
+        place: Place,
+        options: RemoteOptions,
+        console: &Console,
+    ) -> Opened {
+        let policy = RetryPolicy { total: self.patience(), ..RetryPolicy::default() };
+        let RemoteOptions { usage, stop, .. } = options;
+        console.add_service(Service { place: service.to_owned(), usage: usage.clone() });
         let tell = {
-            let place = place.clone();
-            move |retry: Retry<'_>| tell_of_retry(&console, &place, &retry)
+            let (console, service) = (console.clone(), service.to_owned());
+            move |retry: Retry<'_>| tell_of_retry(&console, &service, &retry)
         };
-        let objects = Retrying::new(remote, &place, policy)
+        let objects = Retrying::new(remote, service, policy)
             .on_retry(tell)
-            .stopped_by(options.stop)
-            .counted_by(options.usage)
+            .stopped_by(stop)
+            .counted_by(usage)
             .beside(self.any_gone.clone());
-        let place = Place::S3(location.clone());
-        Ok(Opened { objects: self.limited(objects), place, on_disk: None })
+        Opened { objects: self.limited(objects), place, on_disk: None }
     }
 
     fn limited(&self, objects: impl Objects + 'static) -> Arc<dyn Objects> {
@@ -231,11 +269,21 @@ impl Access {
     }
 }
 
-/// Whether `text` begins like a URL, or with a scheme of restic's, such as `sftp:` and `rest:`.
-fn has_scheme(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
-    let starts_so = text.starts_with(|first: char| first.is_ascii_alphabetic());
-    starts_so && text.split_once(':').is_some_and(|(scheme, _)| scheme.bytes().all(is_part))
+/// Bytes a second: a number of KiB, or of what its unit says (B, K, M or G, by 1,024).
+fn parse_rate(text: &str) -> Result<NonZero<u64>, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let unit = unit.trim_start().to_ascii_lowercase();
+    let shift = match unit.strip_suffix("/s").unwrap_or(&unit) {
+        "b" => 0,
+        "" | "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        _ => return Err("expected a number and B, K, M or G, such as 10M".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| "expected a number, such as 10M".to_owned())?;
+    let rate = number.checked_mul(1 << shift).and_then(NonZero::new);
+    rate.ok_or_else(|| "expected more than nothing, and less than 16 EiB".into())
 }
 
 /// Reports retries; without --verbose only those that last so long that the user may notice.
@@ -298,21 +346,35 @@ mod tests {
 
     #[test]
     fn a_location_in_s3_is_that_of_one_service() {
-        let access = |endpoint: &str| Access {
-            s3_endpoint: Some(endpoint.into()),
-            s3_no_conditional_put: false,
-            s3_retry_for: 0,
-            s3_connections: None,
-            limit_upload: None,
-            limit_download: None,
-            limits: OnceLock::new(),
-            any_gone: AnyGone::default(),
-            append_only: false,
+        let access = |endpoint: &str| {
+            #[derive(clap::Parser)]
+            struct Line {
+                #[command(flatten)]
+                access: Access,
+            }
+            <Line as clap::Parser>::parse_from(["onefold", "--s3-endpoint", endpoint]).access
         };
         let place = Place::of(Path::new("s3://bucket/a/")).unwrap();
         let here = place.location(&access("https://here/"));
         assert_eq!(here, b"s3://bucket/a at https://here");
         assert_eq!(here, place.location(&access("https://here")));
         assert_ne!(here, place.location(&access("https://there")));
+    }
+
+    #[test]
+    fn a_rate_has_a_unit_or_is_in_kib() {
+        for (text, expected) in [
+            ("1", 1 << 10),
+            ("500", 500 << 10),
+            ("512B", 512),
+            ("500K", 500 << 10),
+            ("10 MiB/s", 10 << 20),
+            ("2g", 2 << 30),
+        ] {
+            assert_eq!(parse_rate(text).map(NonZero::get), Ok(expected), "{text}");
+        }
+        for bad in ["", "K", "-1", "1.5M", "0", "10X", "99999999999999G"] {
+            assert!(parse_rate(bad).is_err(), "{bad}");
+        }
     }
 }

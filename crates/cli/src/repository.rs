@@ -23,7 +23,7 @@ use crate::place::{self, Access, Found, Opened, Place};
 /// Which repository a command works on.
 #[derive(Debug, Args)]
 pub(crate) struct RepositoryArgs {
-    /// The repository: a directory, or s3://BUCKET/PREFIX
+    /// The repository: a directory, s3://BUCKET/PREFIX, az://…, gs://… or sftp:USER@HOST:/PATH
     #[arg(long, short, value_name = "REPO", env = "ONEFOLD_REPOSITORY")]
     repo: PathBuf,
     #[command(flatten)]

@@ -387,6 +387,9 @@ pub enum StoreError {
         /// What went wrong.
         reason: String,
     },
+    /// An archive that was to be imported is malformed, or ends early; no snapshot was made.
+    #[error("the archive cannot be imported; no snapshot was made")]
+    Archive(#[from] crate::import::TarError),
     /// A path or option cannot be used as given.
     #[error("{0}")]
     Unusable(String),

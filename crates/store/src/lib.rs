@@ -33,6 +33,7 @@ pub mod find;
 mod finding;
 pub mod forget;
 mod history;
+pub mod import;
 mod keys;
 mod local;
 mod objects;

@@ -39,6 +39,16 @@ pub enum IssueKind {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// An archive has it and a snapshot cannot: it is missing from the snapshot.
+    NotImported {
+        /// Why.
+        reason: String,
+    },
+    /// It was imported, but not all that the archive says of it.
+    ImportedWithout {
+        /// What is missing and why.
+        reason: String,
+    },
     /// It was restored, but not all of its metadata.
     Incomplete {
         /// What is missing and why.
@@ -49,7 +59,10 @@ pub enum IssueKind {
 impl IssueKind {
     /// Whether content is missing because of this.
     pub const fn is_loss(&self) -> bool {
-        matches!(self, Self::Unreadable { .. } | Self::NotRestored { .. })
+        matches!(
+            self,
+            Self::Unreadable { .. } | Self::NotRestored { .. } | Self::NotImported { .. }
+        )
     }
 }
 
@@ -69,6 +82,10 @@ impl fmt::Display for Issue {
             }
             IssueKind::OwnRepository => write!(f, "'{path}' is this repository; left out"),
             IssueKind::NotRestored { reason } => write!(f, "'{path}' was not restored: {reason}"),
+            IssueKind::NotImported { reason } => write!(f, "'{path}' was not imported: {reason}"),
+            IssueKind::ImportedWithout { reason } => {
+                write!(f, "'{path}' is imported, but {reason}")
+            }
             IssueKind::Incomplete { reason } => write!(f, "'{path}' is restored, but {reason}"),
         }
     }

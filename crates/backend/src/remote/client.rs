@@ -28,7 +28,7 @@ pub(super) struct Wire {
     pub(super) upload: Option<RateLimit>,
     pub(super) download: Option<RateLimit>,
     /// Whether an upload in parts must not replace an object.
-    pub(super) conditional_put: bool,
+    pub(super) completes_on_condition: bool,
     pub(super) usage: Usage,
     /// The URL of the bucket. Requests to its host are counted; those to other hosts, which provide
     /// credentials, are not.
@@ -105,7 +105,7 @@ fn connect_timeout(options: &ClientOptions) -> Duration {
 #[async_trait]
 impl HttpService for Client {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        if self.wire.conditional_put && completes_upload(&request) {
+        if self.wire.completes_on_condition && completes_upload(&request) {
             // object_store has no way to ask for it. The signature is not of this header.
             request.headers_mut().insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
         }
@@ -170,8 +170,13 @@ fn has(query: &str, wanted: &str) -> bool {
 /// What a request with this method and query does.
 fn kind(method: &Method, query: &str) -> RequestKind {
     let asks_for = |wanted| has(query, wanted);
+    // What Azure is asked to do with a container.
+    let does = |wanted| query.split('&').any(|pair| pair.strip_prefix("comp=") == Some(wanted));
     match *method {
-        Method::GET if asks_for("list-type") || asks_for("uploads") => RequestKind::List,
+        Method::GET if asks_for("list-type") || asks_for("uploads") || does("list") => {
+            RequestKind::List
+        }
+        Method::POST if does("batch") => RequestKind::Delete,
         Method::HEAD => RequestKind::Head,
         Method::PUT if !asks_for("uploadId") => RequestKind::Put,
         Method::DELETE => RequestKind::Delete,
@@ -218,6 +223,8 @@ mod tests {
             (Method::POST, "uploads", RequestKind::Multipart),
             (Method::POST, "uploadId=x", RequestKind::Multipart),
             (Method::DELETE, "uploadId=x", RequestKind::Delete),
+            (Method::GET, "restype=container&comp=list", RequestKind::List),
+            (Method::POST, "restype=container&comp=batch", RequestKind::Delete),
             (Method::DELETE, "", RequestKind::Delete),
         ] {
             assert_eq!(kind(&method, query), expected, "{method} {query}");

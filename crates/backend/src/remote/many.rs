@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::Bucket;
 use super::hedge::Queues;
 use super::width::Width;
+use super::{Bucket, Waiter};
 use crate::{BackendError, OnAnswer, Operation, Request, Span};
 
 /// The maximum bytes of answers in flight or waiting for the caller, plus one more answer.
@@ -88,6 +88,28 @@ impl Pace {
     }
 }
 
+/// What answers reads, many at once.
+pub(super) trait Source: Send + Sync + 'static {
+    /// Answers one read.
+    fn read(&self, request: &Request) -> impl Future<Output = Result<Bytes, BackendError>> + Send;
+
+    /// What runs the requests.
+    fn waiter(&self) -> &Waiter;
+}
+
+impl Source for Bucket {
+    async fn read(&self, request: &Request) -> Result<Bytes, BackendError> {
+        match &request.span {
+            Span::Whole { max } => self.read_whole(&request.name, *max).await,
+            Span::Range(range) => self.read_range(&request.name, range.clone()).await,
+        }
+    }
+
+    fn waiter(&self) -> &Waiter {
+        &self.waiter
+    }
+}
+
 /// A request that was answered.
 struct Answered {
     at: usize,
@@ -97,15 +119,15 @@ struct Answered {
 }
 
 /// See [`Objects::get_many`](crate::Objects::get_many).
-pub(super) fn get_many(
-    bucket: &Arc<Bucket>,
+pub(super) fn get_many<S: Source>(
+    source: &Arc<S>,
     pace: &Mutex<Pace>,
     queues: &Queues,
     requests: &mut dyn Iterator<Item = Request>,
     take: &mut OnAnswer<'_>,
 ) -> ControlFlow<()> {
     let mut requests = requests.enumerate().peekable();
-    let mut under_way = UnderWay { bucket, tasks: JoinSet::new(), reserved: 0 };
+    let mut under_way = UnderWay { source, tasks: JoinSet::new(), reserved: 0 };
     let mut queue = queues.join();
     locked(pace).begin();
     loop {
@@ -120,14 +142,14 @@ pub(super) fn get_many(
 }
 
 /// The requests in flight of one call.
-struct UnderWay<'a> {
-    bucket: &'a Arc<Bucket>,
+struct UnderWay<'a, S> {
+    source: &'a Arc<S>,
     tasks: JoinSet<Answered>,
     /// Bytes that their answers may have.
     reserved: u64,
 }
 
-impl UnderWay<'_> {
+impl<S: Source> UnderWay<'_, S> {
     /// Starts as many of `requests` as the limits allow. Returns whether there may be more.
     fn fill(
         &mut self,
@@ -148,28 +170,23 @@ impl UnderWay<'_> {
     }
 
     fn start(&mut self, at: usize, request: Request) {
-        let (bucket, reserved) = (Arc::clone(self.bucket), reserve(&request));
+        let (source, reserved) = (Arc::clone(self.source), reserve(&request));
         self.reserved += reserved;
         let task = async move {
             let start = Instant::now();
-            let read = async {
-                match request.span {
-                    Span::Whole { max } => bucket.read_whole(&request.name, max).await,
-                    Span::Range(range) => bucket.read_range(&request.name, range).await,
-                }
-            };
+            let read = source.read(&request);
             let (operation, name) = (Operation::Get, request.name.clone());
             let interrupted = || Err(BackendError::Interrupted { name, operation });
             let answer =
-                bucket.waiter.stop.unless_broken_off(read).await.unwrap_or_else(interrupted);
+                source.waiter().stop.unless_broken_off(read).await.unwrap_or_else(interrupted);
             Answered { at, reserved, took: start.elapsed(), answer }
         };
-        self.tasks.spawn_on(task, self.bucket.waiter.runtime().handle());
+        self.tasks.spawn_on(task, self.source.waiter().runtime().handle());
     }
 
     /// The next answer, if any request is in flight.
     fn next(&mut self) -> Option<Answered> {
-        let answered = self.bucket.waiter.runtime().block_on(self.tasks.join_next())?;
+        let answered = self.source.waiter().runtime().block_on(self.tasks.join_next())?;
         let answered = answered.expect("no request panics, and none was ended");
         self.reserved -= answered.reserved;
         Some(answered)

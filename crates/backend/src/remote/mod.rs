@@ -1,56 +1,59 @@
-//! Objects in a bucket of an S3 service.
+//! Objects in a bucket of an object service: S3, Azure Blob Storage or Google Cloud Storage.
 //!
 //! Each object is one object of the bucket, below a prefix. The guarantees of `put` rely on the service: an
-//! acknowledged put is durable, a name appears with all its bytes or not at all, and `If-None-Match: *`
-//! refuses a name that is taken. The last is tested before the first put, because some services ignore
-//! the condition.
+//! acknowledged put is durable, a name appears with all its bytes or not at all, and a condition
+//! (`If-None-Match: *`; for Google, generation 0) refuses a name that is taken. The last is tested before the
+//! first put, because some services ignore the condition.
 //!
 //! Calls are tried once. [`Retrying`](crate::Retrying) retries them.
 
 mod answers;
+mod azure;
 mod client;
+mod google;
 mod hedge;
 mod leftovers;
 mod limit;
 mod listing;
-mod location;
 mod many;
+mod options;
 mod parts;
+mod s3;
+mod service;
+mod sftp;
 mod silence;
 mod streams;
 mod width;
 
 pub use limit::RateLimit;
-pub use location::S3Location;
+pub use options::RemoteOptions;
+pub use sftp::SftpObjects;
 
 use std::error::Error;
-use std::fmt;
-use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum, S3ConditionalPut};
-use object_store::client::{HttpConnector, HttpError, HttpErrorKind};
+use object_store::client::{HttpError, HttpErrorKind};
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ClientOptions, PutMode, RetryConfig};
-use reqwest::Url;
+use object_store::{ObjectStore, PutMode};
 use tokio::runtime::{self, Runtime};
-use tokio::sync::Semaphore;
 
 use crate::error::causes;
 use crate::name::check_name;
 use crate::stored::{Stored, Wait};
-use crate::{BackendError, Cause, ObjectInfo, Objects, OnAnswer, Operation, Request, Stop, Usage};
-use answers::{CheckedConnector, Refusal};
-use client::Wire;
+use crate::{
+    BackendError, BucketLocation, Cause, ObjectInfo, Objects, OnAnswer, Operation, Request, Stop,
+};
+use answers::Refusal;
 use hedge::Queues;
-use leftovers::Lister;
 use many::Pace;
 use parts::{Attempt, Attempts, Sent};
+use s3::S3;
+use service::Service;
 
 /// Put twice to find out what the service does with a taken name. Capitals are in no object's
 /// name, so it is never listed. It stays: a client may be allowed to put and not to delete.
@@ -58,95 +61,8 @@ const PROBE: &str = "PROBE";
 
 const PROBE_CONTENT: &[u8] = b"Put under If-None-Match: * to see whether that is honoured.\n";
 
-/// The default maximum number of requests in flight; more requests wait.
-const MAX_REQUESTS: usize = 64;
-
 /// Time to make a connection to the service.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The default time without a byte after which a request fails.
-const SILENCE: Duration = Duration::from_secs(60);
-
-/// Options for a bucket.
-#[derive(Clone)]
-pub struct S3Options {
-    /// The service's URL, or `None` for Amazon's.
-    pub endpoint: Option<String>,
-    /// Whether puts are conditional on a free name, which the service must support.
-    ///
-    /// Without it, two writers that concurrently put different bytes under the same name may both succeed.
-    pub conditional_put: bool,
-    /// The number of requests in flight; if `None`, as many as raise the throughput, up to 64.
-    pub connections: Option<NonZero<usize>>,
-    /// Time without a byte in either direction after which a request fails.
-    pub silence: Duration,
-    /// Limits the bytes sent, together with all others that share it.
-    pub upload_limit: Option<RateLimit>,
-    /// Limits the bytes received, together with all others that share it.
-    pub download_limit: Option<RateLimit>,
-    /// Counts requests.
-    pub usage: Usage,
-    /// Aborts requests.
-    pub stop: Stop,
-    /// Credentials, region and the like, by the names of the variables that Amazon's tools read:
-    /// `AWS_ACCESS_KEY_ID`, `AWS_REGION`.
-    pub settings: Vec<(String, String)>,
-}
-
-impl S3Options {
-    /// Options from the environment variables whose names start with `AWS_`.
-    pub fn from_environment() -> Self {
-        let settings: Vec<(String, String)> = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty())
-            .collect();
-        // The variable for S3 alone goes before the one for all services.
-        let endpoint = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]
-            .into_iter()
-            .find_map(|wanted| settings.iter().find(|(name, _)| name == wanted))
-            .map(|(_, value)| value.clone());
-        Self {
-            endpoint,
-            conditional_put: true,
-            connections: None,
-            silence: SILENCE,
-            upload_limit: None,
-            download_limit: None,
-            usage: Usage::default(),
-            stop: Stop::default(),
-            settings,
-        }
-    }
-
-    /// Whether the user seems to rely on a profile for credentials.
-    fn needs_profile(&self) -> bool {
-        let has = |wanted: &str| self.settings.iter().any(|(name, _)| name == wanted);
-        let others = [
-            "AWS_ACCESS_KEY_ID",
-            "AWS_WEB_IDENTITY_TOKEN_FILE",
-            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-            "AWS_SKIP_SIGNATURE",
-        ];
-        has("AWS_PROFILE") && !others.into_iter().any(has)
-    }
-}
-
-impl fmt::Debug for S3Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Values may be secret.
-        let names: Vec<_> = self.settings.iter().map(|(name, _)| name).collect();
-        f.debug_struct("S3Options")
-            .field("endpoint", &self.endpoint)
-            .field("conditional_put", &self.conditional_put)
-            .field("connections", &self.connections)
-            .field("silence", &self.silence)
-            .field("upload_limit", &self.upload_limit)
-            .field("download_limit", &self.download_limit)
-            .field("settings", &names)
-            .finish()
-    }
-}
 
 /// Objects in a bucket; any number of processes may share it.
 ///
@@ -157,19 +73,26 @@ pub struct RemoteObjects {
     bucket: Arc<Bucket>,
     pace: Mutex<Pace>,
     queues: Queues,
-    /// The service again, for operations that its wrappers do not have.
-    s3: AmazonS3,
-    lister: Lister,
-    prefix: Path,
-    attempts: Attempts,
+    /// Whether listings can begin anywhere, so that several pages are requested together.
+    lists_from_anywhere: bool,
+    /// Uploads in parts, where the service has them under the condition.
+    uploads: Option<Uploads>,
     conditional_put: bool,
     /// Whether the service has shown that it honours the condition.
     shown: Mutex<bool>,
-    /// Whether it honours the condition at the end of a multipart upload; none until that was tested.
-    shown_for_parts: Mutex<Option<bool>>,
 }
 
-type Bucket = Stored<Arc<PrefixStore<AmazonS3>>, Waiter>;
+/// Uploads in parts.
+#[derive(Debug)]
+struct Uploads {
+    s3: S3,
+    prefix: Path,
+    attempts: Attempts,
+    /// Whether the service honours the condition at the end of an upload; none until that was tested.
+    shown: Mutex<Option<bool>>,
+}
+
+type Bucket = Stored<Arc<PrefixStore<Arc<dyn ObjectStore>>>, Waiter>;
 
 /// Runs requests, and aborts them when a stop is requested.
 #[derive(Debug)]
@@ -208,41 +131,29 @@ impl RemoteObjects {
     /// A handle for a bucket; sends nothing yet.
     ///
     /// Plain HTTP is used only with an endpoint that says `http://`.
-    pub fn open(location: &S3Location, options: &S3Options) -> Result<Self, BackendError> {
-        let place = match &options.endpoint {
-            Some(endpoint) => format!("{location} at {endpoint}"),
-            None => location.to_string(),
-        };
+    pub fn open(location: &BucketLocation, options: &RemoteOptions) -> Result<Self, BackendError> {
+        let place = options.place(location);
         let cannot_open =
             |cause| BackendError::from_cause(Operation::Open, location.bucket(), &place, cause);
-        if options.needs_profile() {
-            let text = "AWS_PROFILE names a profile, which is not read, and no other variable \
-                        names credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-            return Err(cannot_open(text.into()));
-        }
         let queues = Queues::default();
-        let (s3, lister) =
-            build(location, options, &queues).map_err(|cause| cannot_open(cause.into()))?;
-        let runtime = runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("s3")
-            .enable_all()
-            .build()
-            .map_err(|cause| cannot_open(Cause::from(cause)))?;
-        let prefix = path_of(location);
-        let store = PrefixStore::new(s3.clone(), prefix.clone());
+        let Service { store, s3, lists_from_anywhere } =
+            service::open(location, options, &queues).map_err(cannot_open)?;
+        let runtime = new_runtime().map_err(|cause| cannot_open(Cause::from(cause)))?;
+        let prefix = Path::parse(location.prefix()).expect("a location's prefix is a path");
+        let store = PrefixStore::new(store, prefix.clone());
         let waiter = Waiter::new(runtime, options.stop.clone());
+        let uploads = s3.map(|s3| {
+            let (attempts, shown) = (Attempts::default(), Mutex::new(None));
+            Uploads { s3, prefix, attempts, shown }
+        });
         Ok(Self {
             bucket: Arc::new(Stored { store: Arc::new(store), place, waiter }),
             pace: Mutex::new(Pace::new(options.connections)),
             queues,
-            s3,
-            lister,
-            prefix,
-            attempts: Attempts::default(),
+            lists_from_anywhere,
+            uploads,
             conditional_put: options.conditional_put,
             shown: Mutex::new(false),
-            shown_for_parts: Mutex::new(None),
         })
     }
 
@@ -275,6 +186,7 @@ impl RemoteObjects {
     /// Continues a put that broke. An earlier try may have succeeded without an answer.
     fn put_in_parts(
         &self,
+        uploads: &Uploads,
         name: &str,
         bytes: Bytes,
         attempt: &mut Attempt,
@@ -288,11 +200,12 @@ impl RemoteObjects {
             Some(false) => return Err(taken()),
             None => {}
         }
-        if self.conditional_put && !self.probe_for_parts()? {
+        if self.conditional_put && !self.probe_for_parts(uploads)? {
             return self.put_whole(name, bytes);
         }
-        let path = self.full_path(name);
-        let sent = self.bucket.wait(Operation::Put, name, attempt.send(&self.s3, &path, &bytes))?;
+        let path = uploads.full_path(name);
+        let sending = attempt.send(&uploads.s3.store, &path, &bytes);
+        let sent = self.bucket.wait(Operation::Put, name, sending)?;
         match sent.map_err(|cause| self.bucket.error(Operation::Put, name, cause))? {
             Sent::Whole => Ok(()),
             Sent::Taken => self.bucket.taken(name, &bytes, taken()).map(|_| ()),
@@ -302,14 +215,14 @@ impl RemoteObjects {
 
     /// Whether the service refuses to complete a multipart upload under a name that is taken. If not,
     /// objects are sent in one request only. The tested name was found taken by the [probe](Self::probe).
-    fn probe_for_parts(&self) -> Result<bool, BackendError> {
-        let mut shown = self.shown_for_parts.lock().unwrap_or_else(PoisonError::into_inner);
+    fn probe_for_parts(&self, uploads: &Uploads) -> Result<bool, BackendError> {
+        let mut shown = uploads.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(is_honoured) = *shown {
             return Ok(is_honoured);
         }
         let content = Bytes::from_static(PROBE_CONTENT);
-        let path = self.full_path(PROBE);
-        let probe = parts::refuses_taken(&self.s3, &path, content);
+        let path = uploads.full_path(PROBE);
+        let probe = parts::refuses_taken(&uploads.s3.store, &path, content);
         let is_honoured = match self.bucket.wait(Operation::Put, PROBE, probe)? {
             Err(error) if may_pass(&error) => {
                 return Err(self.bucket.error(Operation::Put, PROBE, error));
@@ -321,17 +234,12 @@ impl RemoteObjects {
     }
 
     /// Aborts a multipart upload. If that fails, it is left for [`Objects::discard_unfinished`].
-    fn abort(&self, name: &str, attempt: &Attempt) {
+    fn abort(&self, uploads: &Uploads, name: &str, attempt: &Attempt) {
         if let Some(id) = attempt.unfinished() {
-            let path = self.full_path(name);
-            drop(self.bucket.wait(Operation::Put, name, self.s3.abort_multipart(&path, id)));
+            let path = uploads.full_path(name);
+            let aborting = uploads.s3.store.abort_multipart(&path, id);
+            drop(self.bucket.wait(Operation::Put, name, aborting));
         }
-    }
-
-    /// The name of an object in the bucket.
-    fn full_path(&self, name: &str) -> Path {
-        let name = Path::parse(name).expect("an object's name is a path");
-        self.prefix.parts().chain(name.parts()).collect()
     }
 
     fn probe_is_refused(&self) -> Result<bool, BackendError> {
@@ -356,16 +264,17 @@ impl Objects for RemoteObjects {
         if self.conditional_put {
             self.probe()?;
         }
-        let mut attempt = self.attempts.take(name);
+        let Some(uploads) = &self.uploads else { return self.put_whole(name, bytes) };
+        let mut attempt = uploads.attempts.take(name);
         let put = match attempt.goes_in_parts(bytes.len()) {
-            true => self.put_in_parts(name, bytes, &mut attempt),
+            true => self.put_in_parts(uploads, name, bytes, &mut attempt),
             false => self.put_whole(name, bytes),
         };
         match &put {
             Err(error) if error.may_retry() => {
-                self.attempts.keep(name, attempt, broke_in_transit(error));
+                uploads.attempts.keep(name, attempt, broke_in_transit(error));
             }
-            _ => self.abort(name, &attempt),
+            _ => self.abort(uploads, name, &attempt),
         }
         put
     }
@@ -399,6 +308,9 @@ impl Objects for RemoteObjects {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, BackendError> {
+        if !self.lists_from_anywhere {
+            return self.bucket.list(prefix);
+        }
         let store = &self.bucket.store;
         self.bucket.list_by(prefix, async |directory| listing::list(store, directory).await)
     }
@@ -414,10 +326,26 @@ impl Objects for RemoteObjects {
 
     fn discard_unfinished(&self, age: Duration) -> Result<u64, BackendError> {
         const WHAT: &str = "unfinished uploads";
-        let aborting = leftovers::abort(&self.s3, &self.lister, &self.prefix, age);
+        // Only S3 keeps parts until they are aborted.
+        let Some(Uploads { s3, prefix, .. }) = &self.uploads else { return Ok(0) };
+        let aborting = leftovers::abort(&s3.store, &s3.lister, prefix, age);
         let aborted = self.bucket.wait(Operation::List, WHAT, aborting)?;
         aborted.map_err(|cause| self.bucket.error(Operation::List, WHAT, cause))
     }
+}
+
+impl Uploads {
+    /// The name of an object in the bucket.
+    fn full_path(&self, name: &str) -> Path {
+        let name = Path::parse(name).expect("an object's name is a path");
+        self.prefix.parts().chain(name.parts()).collect()
+    }
+}
+
+/// What runs requests: two threads move the bytes of all of them.
+pub(crate) fn new_runtime() -> std::io::Result<Runtime> {
+    let mut builder = runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).thread_name("remote").enable_all().build()
 }
 
 /// Whether the service may answer the same request otherwise a little later.
@@ -450,76 +378,6 @@ fn is_unknown_request(first: &(dyn Error + 'static)) -> bool {
     causes(first)
         .filter_map(|error| error.downcast_ref::<Refusal>())
         .any(Refusal::is_unknown_request)
-}
-
-fn build(
-    location: &S3Location,
-    options: &S3Options,
-    queues: &Queues,
-) -> object_store::Result<(AmazonS3, Lister)> {
-    let endpoint = options.endpoint.as_deref();
-    // The signature already has the digest, which buckets with Object Lock require.
-    let mut builder = AmazonS3Builder::new().with_checksum_algorithm(Checksum::SHA256);
-    for (name, value) in &options.settings {
-        // What is for other programs is passed over.
-        if let Ok(key) = name.to_ascii_lowercase().parse() {
-            builder = builder.with_config(key, value);
-        }
-    }
-    if let Some(endpoint) = endpoint {
-        builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
-    }
-    let wire = Wire {
-        silence: options.silence,
-        upload: options.upload_limit.clone(),
-        download: options.download_limit.clone(),
-        conditional_put: options.conditional_put,
-        usage: options.usage.clone(),
-        bucket: Url::parse(&bucket_url(&builder, location.bucket())).ok(),
-    };
-    let most = options.connections.map_or(MAX_REQUESTS, NonZero::get);
-    let permits = Arc::new(Semaphore::new(most));
-    let connector = CheckedConnector { wire, queues: queues.clone(), permits };
-    let client = ClientOptions::new()
-        .with_connect_timeout(CONNECT_TIMEOUT)
-        .with_allow_http(endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")));
-    let lister = Lister {
-        client: connector.connect(&client)?,
-        unsigned: is_set(&builder, AmazonS3ConfigKey::SkipSignature)
-            .then(|| bucket_url(&builder, location.bucket())),
-    };
-    let s3 = builder
-        .with_client_options(client)
-        .with_http_connector(connector)
-        .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
-        .with_conditional_put(S3ConditionalPut::ETagMatch)
-        .with_disable_bulk_delete(true)
-        .with_bucket_name(location.bucket())
-        .build()?;
-    Ok((s3, lister))
-}
-
-/// Whether a setting is on, in the words that `object_store` takes for it.
-fn is_set(builder: &AmazonS3Builder, key: AmazonS3ConfigKey) -> bool {
-    let value = builder.get_config_value(&key).map(|value| value.to_ascii_lowercase());
-    matches!(value.as_deref(), Some("1" | "true" | "on" | "yes" | "y"))
-}
-
-/// The URL of a bucket, as `object_store` forms it.
-fn bucket_url(builder: &AmazonS3Builder, bucket: &str) -> String {
-    let value = |key| builder.get_config_value(&key);
-    let endpoint = value(AmazonS3ConfigKey::S3Endpoint).or(value(AmazonS3ConfigKey::Endpoint));
-    let region = value(AmazonS3ConfigKey::Region).unwrap_or_else(|| "us-east-1".to_owned());
-    match (endpoint, is_set(builder, AmazonS3ConfigKey::VirtualHostedStyleRequest)) {
-        (Some(endpoint), true) => endpoint,
-        (Some(endpoint), false) => format!("{}/{bucket}", endpoint.trim_end_matches('/')),
-        (None, true) => format!("https://{bucket}.s3.{region}.amazonaws.com"),
-        (None, false) => format!("https://s3.{region}.amazonaws.com/{bucket}"),
-    }
-}
-
-fn path_of(location: &S3Location) -> Path {
-    Path::parse(location.prefix()).expect("a location's prefix is a path")
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ and stored_bytes.";
 pub(crate) struct Copy {
     #[command(flatten)]
     repository: RepositoryArgs,
-    /// The repository to copy from: a directory, or s3://BUCKET/PREFIX
+    /// The repository to copy from: a directory, s3://BUCKET/PREFIX, az://…, gs://… or sftp:USER@HOST:/PATH
     #[arg(long, value_name = "REPO", env = "ONEFOLD_FROM_REPOSITORY")]
     from_repo: PathBuf,
     #[command(flatten)]

@@ -16,6 +16,7 @@ pub(crate) mod diff;
 pub(crate) mod dump;
 pub(crate) mod find;
 pub(crate) mod forget;
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod ls;

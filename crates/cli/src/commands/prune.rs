@@ -82,7 +82,7 @@ pub(crate) struct PruneOptions {
     /// Treat a running backup as dead after this time, in days (7d) or hours (12h)
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     fence_after: Duration,
-    /// Prune in spite of --s3-no-conditional-put. If a backup then runs at the same time, on any
+    /// Prune in spite of --no-conditional-put. If a backup then runs at the same time, on any
     /// machine, its snapshot may lack chunks: make sure that none runs
     #[arg(long)]
     unsafe_no_conditional_put: bool,
@@ -149,7 +149,7 @@ impl PruneOptions {
         let is_undecided = repository.is_without_conditional_put();
         if is_undecided && !dry_run && !self.unsafe_no_conditional_put {
             bail!(
-                "--s3-no-conditional-put does without conditional puts, which a prune needs if \
+                "--no-conditional-put does without conditional puts, which a prune needs if \
                  backups run at the same time: if no backup runs on any machine until the prune \
                  ends, add --unsafe-no-conditional-put"
             );

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests write sources, not repositories")]
 
+mod azure;
 mod bench;
 mod bench_page;
 mod cache;
@@ -24,6 +25,7 @@ mod from_programs;
 mod full_disk;
 mod going_back;
 mod guest;
+mod import;
 mod interruption;
 mod known_places;
 mod lab;
@@ -48,6 +50,7 @@ mod serve_kill;
 mod served;
 mod served_pool;
 mod serving;
+mod sftp;
 mod side_by_side;
 mod streams;
 mod systemd;

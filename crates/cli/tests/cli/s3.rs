@@ -90,14 +90,14 @@ fn a_service_that_puts_over_what_is_there_is_refused_unless_that_is_wanted() {
     remote.run("init --no-encryption").expect(1).says(&[
         "overwrites objects",
         "If-None-Match",
-        "--s3-no-conditional-put",
+        "--no-conditional-put",
     ]);
     remote.run("snapshots").expect(10).says(&["there is no repository in", REPO]);
 
     let unsafely = "--s3-no-conditional-put";
     remote.ok(&format!("init --no-encryption {unsafely}"));
     remote.run("init --no-encryption").expect(1).says(&["there is a repository already"]);
-    remote.run("backup src").expect(1).says(&["--s3-no-conditional-put"]);
+    remote.run("backup src").expect(1).says(&["--no-conditional-put"]);
     remote.ok(&format!("backup src {unsafely}"));
     remote.run(&format!("prune {unsafely}")).expect(1).says(&["--unsafe-no-conditional-put"]);
     remote.ok(&format!("prune {unsafely} --dry-run"));

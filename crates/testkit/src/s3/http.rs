@@ -59,11 +59,36 @@ impl Head {
         (self.lines.join("\r\n") + "\r\n\r\n").into_bytes()
     }
 
-    /// Reads the body that follows: so many bytes as the head says, none if it says nothing.
-    pub(super) fn read_body(&self, from: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {
+    /// Reads the body that follows: so many bytes as the head says, none if it says nothing. A body in chunks
+    /// becomes one by length.
+    pub(super) fn read_body(&mut self, from: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {
+        if self.value("transfer-encoding").is_some_and(|coding| coding == "chunked") {
+            let body = read_chunks(from)?;
+            self.remove("transfer-encoding");
+            self.set("Content-Length", &body.len().to_string());
+            return Ok(body);
+        }
         let len = self.value("content-length").and_then(|len| len.parse().ok()).unwrap_or(0);
         let mut body = vec![0; len];
         from.read_exact(&mut body)?;
         Ok(body)
+    }
+}
+
+/// Reads chunks, each with its length before it, up to an empty one.
+fn read_chunks(from: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = String::new();
+        from.read_line(&mut line)?;
+        let len = usize::from_str_radix(line.trim(), 16).map_err(io::Error::other)?;
+        let start = body.len();
+        // After each chunk, and after the empty one, the line ends.
+        body.resize(start + len + 2, 0);
+        from.read_exact(&mut body[start..])?;
+        body.truncate(start + len);
+        if len == 0 {
+            return Ok(body);
+        }
     }
 }

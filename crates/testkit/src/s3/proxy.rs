@@ -100,7 +100,8 @@ struct Ahead {
     answered: u64,
 }
 
-/// A server between a client and an S3 server.
+/// A server between a client and an S3 server, or another object service. It takes Google's conditions for S3's,
+/// so that moto serves clients of both.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -197,6 +198,11 @@ impl Shared {
         self.came.fetch_add(1, Ordering::SeqCst);
         if let Some(outage) = self.outage() {
             return self.leave_undone(outage, &mut client);
+        }
+        // Google's way to say it, which moto does not know.
+        if request.value("x-goog-if-generation-match") == Some("0") {
+            request.remove("x-goog-if-generation-match");
+            request.set("If-None-Match", "*");
         }
         let is_conditional = request.value("if-none-match").is_some();
         let method = request.lines[0].split(' ').next().unwrap_or_default();
