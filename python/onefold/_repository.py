@@ -16,7 +16,8 @@ Path = str | PathLike[str]
 
 
 class Repository:
-    """A repository of deduplicated backups: a directory, or `s3://BUCKET/PREFIX`.
+    """A repository of deduplicated backups: a directory, or a place that the command
+    `onefold` takes: `s3://BUCKET/PREFIX`, `az://…`, `gs://…`, `sftp:USER@HOST:/PATH`.
 
     Made by `Repository.open` or `Repository.init`. Threads may share it. It keeps an index, copies of
     remote objects and what it saw of the repository in the same folders as the command `onefold`.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onefold_backend::{
-    BackendError, LocalObjects, Objects, RemoteObjects, RetryPolicy, Retrying, S3Location,
-    S3Options,
+    BackendError, BucketLocation, BucketService, LocalObjects, Location, Objects, RemoteObjects,
+    RemoteOptions, RetryPolicy, Retrying, SftpLocation, SftpObjects,
 };
 use pyo3::prelude::*;
 
@@ -18,8 +18,9 @@ use crate::errors::of_file;
 pub(crate) enum Place {
     /// Absolute, symbolic links resolved.
     Directory(PathBuf),
-    /// A bucket, and the service's URL unless it is Amazon's.
-    S3(S3Location, Option<String>),
+    /// A bucket, and the command's words for it, by which a client remembers it.
+    Bucket(BucketLocation, String),
+    Sftp(SftpLocation),
 }
 
 impl Place {
@@ -29,53 +30,45 @@ impl Place {
         endpoint: Option<&str>,
         is_new: bool,
     ) -> Result<(Self, Arc<dyn Objects>), BackendError> {
-        match location.to_str() {
-            Some(text) if S3Location::is_meant_by(text) => {
-                Self::reach_s3(S3Location::parse(text)?, endpoint)
-            }
-            Some(text) if text.contains("://") => Err(BackendError::BadLocation {
-                text: text.to_owned(),
-                reason: "its scheme is not supported here; use s3://BUCKET/PREFIX or a directory",
-            }),
-            _ => {
+        let options = RemoteOptions::from_environment();
+        match Location::parse(location)? {
+            Location::Directory(path) => {
                 let objects = match is_new {
-                    true => LocalObjects::create(location)?,
-                    false => LocalObjects::open(location)?,
+                    true => LocalObjects::create(&path)?,
+                    false => LocalObjects::open(&path)?,
                 };
                 Ok((Self::Directory(objects.root().to_owned()), Arc::new(objects)))
             }
+            Location::Bucket(location) => {
+                let is_s3 = location.service() == BucketService::S3;
+                let endpoint = endpoint.filter(|_| is_s3).map(str::to_owned);
+                let options = RemoteOptions { endpoint, ..options };
+                let remote = RemoteObjects::open(&location, &options)?;
+                let place = remote.place().to_owned();
+                let objects = retried(remote, &place, options.clone());
+                let words = options.place(&location);
+                Ok((Self::Bucket(location, words), objects))
+            }
+            Location::Sftp(location) => {
+                let remote = SftpObjects::open(&location, &options)?;
+                let place = remote.place().to_owned();
+                Ok((Self::Sftp(location), retried(remote, &place, options)))
+            }
         }
-    }
-
-    fn reach_s3(
-        location: S3Location,
-        endpoint: Option<&str>,
-    ) -> Result<(Self, Arc<dyn Objects>), BackendError> {
-        let environment = S3Options::from_environment();
-        let endpoint = endpoint.map(str::to_owned).or_else(|| environment.endpoint.clone());
-        let options = S3Options { endpoint: endpoint.clone(), ..environment };
-        let remote = RemoteObjects::open(&location, &options)?;
-        let place = remote.place().to_owned();
-        let objects = Retrying::new(remote, &place, RetryPolicy::default())
-            .stopped_by(options.stop)
-            .counted_by(options.usage);
-        Ok((Self::S3(location, endpoint), Arc::new(objects)))
     }
 
     /// By what a client remembers the place: the command's words for it, so that both know of the same.
     pub(super) fn remembered(&self) -> Vec<u8> {
         match self {
             Self::Directory(path) => path.as_os_str().as_bytes().to_vec(),
-            Self::S3(location, None) => location.to_string().into_bytes(),
-            Self::S3(location, Some(endpoint)) => {
-                format!("{location} at {}", endpoint.trim_end_matches('/')).into_bytes()
-            }
+            Self::Bucket(_, words) => words.clone().into_bytes(),
+            Self::Sftp(location) => location.to_string().into_bytes(),
         }
     }
 
     /// Whether a cache of remote objects is of use.
     pub(super) const fn is_far(&self) -> bool {
-        matches!(self, Self::S3(..))
+        !matches!(self, Self::Directory(_))
     }
 
     /// Device and inode of the directory, by which a backup leaves it out of itself.
@@ -90,9 +83,22 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(path) => path.display().fmt(f),
-            Self::S3(location, _) => location.fmt(f),
+            Self::Bucket(location, _) => location.fmt(f),
+            Self::Sftp(location) => location.fmt(f),
         }
     }
+}
+
+/// Objects that are reached over a network, and retried.
+fn retried(
+    remote: impl Objects + 'static,
+    place: &str,
+    options: RemoteOptions,
+) -> Arc<dyn Objects> {
+    let objects = Retrying::new(remote, place, RetryPolicy::default())
+        .stopped_by(options.stop)
+        .counted_by(options.usage);
+    Arc::new(objects)
 }
 
 /// The bytes of a path in a snapshot, as Python's file systems encode names.
