@@ -152,7 +152,7 @@ def test_what_is_missing_has_the_exception_of_its_kind(plain, source, tmp_path):
     (tmp_path / "bare").mkdir()
     with pytest.raises(FileNotFoundError, match="no repository"):
         onefold.Repository.open(tmp_path / "bare")
-    with pytest.raises(ValueError, match="scheme is not supported"):
+    with pytest.raises(ValueError, match="scheme before its colon is not known"):
         onefold.Repository.open("ftp://host/path")
     with pytest.raises(FileExistsError):
         onefold.Repository.init(plain.location, encrypt=False)
