@@ -20,6 +20,19 @@ public final class Commands {
         commands.addAll(List.of(others));
     }
 
+    /** Where in {@code words} the name of a command is, or their number if it is nowhere. */
+    public int find(List<String> words) {
+        int at = 0;
+        while (at < words.size() && !isCommand(words.get(at))) {
+            at++;
+        }
+        return at;
+    }
+
+    private boolean isCommand(String word) {
+        return commands.stream().anyMatch(command -> command.name().equals(word));
+    }
+
     /** Runs the command that {@code words} call, and returns what the process ends with. */
     public int run(Configuration conf, List<String> words, PrintStream out, PrintStream err)
             throws InterruptedException {

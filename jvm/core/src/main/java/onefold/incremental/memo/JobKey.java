@@ -16,15 +16,19 @@ public final class JobKey {
     private final SortedMap<String, String> parts;
     private final String id;
 
-    private JobKey(SortedMap<String, String> parts) {
+    private JobKey(SortedMap<String, String> parts, String id) {
         this.parts = parts;
+        this.id = id;
+    }
+
+    private static String id(SortedMap<String, String> parts) {
         MessageDigest digest = Fingerprint.digest();
         digest.update("onefold job key 1".getBytes(StandardCharsets.US_ASCII));
         parts.forEach((name, value) -> {
             update(digest, name);
             update(digest, value);
         });
-        id = Fingerprint.finish(digest).toString();
+        return Fingerprint.finish(digest).toString();
     }
 
     private static void update(MessageDigest digest, String text) {
@@ -35,7 +39,16 @@ public final class JobKey {
 
     /** A key of these parts. */
     public static JobKey of(Map<String, String> parts) {
-        return new JobKey(new TreeMap<>(parts));
+        TreeMap<String, String> sorted = new TreeMap<>(parts);
+        return new JobKey(sorted, id(sorted));
+    }
+
+    /** The key of this {@link #id}, without its parts: what a task needs. */
+    public static JobKey withId(String id) {
+        if (Fingerprint.fromHex(id) == null) {
+            throw new IllegalArgumentException("job key '" + id + "', expected 64 hex digits");
+        }
+        return new JobKey(new TreeMap<>(), id);
     }
 
     /** 64 hex digits. */
