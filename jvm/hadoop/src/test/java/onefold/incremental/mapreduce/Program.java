@@ -15,6 +15,8 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import java.util.zip.ZipEntry;
 import java.util.zip.ZipOutputStream;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.mapreduce.Job;
 
 /** Runs programs as users do: a new Java process with the jar of onefold and Hadoop's. */
 final class Program {
@@ -44,12 +46,20 @@ final class Program {
     }
 
     private final Path folder;
-    private final List<String> options;
+    private final Path settings;
+    private final String memo;
 
-    /** A place for programs that are run with these generic options of Hadoop. */
-    Program(Path folder, List<String> options) {
+    /** A place for programs whose Hadoop has these settings, and the memo that they use. */
+    Program(Path folder, Configuration conf, String memo) throws IOException {
         this.folder = folder;
-        this.options = options;
+        this.memo = memo;
+        settings = Files.createDirectories(folder.resolve("settings"));
+        // by default a program notices after up to 5 seconds that its job has ended
+        conf.setInt(Job.COMPLETION_POLL_INTERVAL_KEY, 50);
+        conf.setInt(Job.PROGRESS_MONITOR_POLL_INTERVAL_KEY, 50);
+        try (OutputStream out = Files.newOutputStream(settings.resolve("core-site.xml"))) {
+            conf.writeXml(out);
+        }
     }
 
     /** The jar of Hadoop's examples. */
@@ -80,7 +90,6 @@ final class Program {
     /** Runs a command of onefold. */
     Ended onefold(String... words) throws IOException, InterruptedException {
         List<String> command = new ArrayList<>(List.of(Main.class.getName()));
-        command.addAll(options);
         command.addAll(List.of(words));
         return java(hadoop(), command);
     }
@@ -93,7 +102,7 @@ final class Program {
 
     /** Runs {@code program}, a jar, with the memo; {@code own} are options of run. */
     Ended run(List<String> own, String... program) throws IOException, InterruptedException {
-        List<String> words = new ArrayList<>(List.of("run", "--memo", folder.resolve("memo").toUri().toString()));
+        List<String> words = new ArrayList<>(List.of("run", "--memo", memo));
         words.addAll(own);
         words.add("--");
         words.addAll(List.of(program));
@@ -103,7 +112,6 @@ final class Program {
     /** Runs a main class with Hadoop alone. */
     Ended plain(String mainClass, String... words) throws IOException, InterruptedException {
         List<String> command = new ArrayList<>(List.of(mainClass));
-        command.addAll(options);
         command.addAll(List.of(words));
         return java(System.getProperty("java.class.path"), command);
     }
@@ -111,7 +119,7 @@ final class Program {
     private Ended java(String classPath, List<String> command) throws IOException, InterruptedException {
         List<String> words = new ArrayList<>(List.of(ProcessHandle.current().info().command().orElse("java"),
             "-Xmx512m", "--add-opens=java.base/java.lang=ALL-UNNAMED", "-Djava.io.tmpdir=" + folder, "-cp",
-            classPath));
+            settings + File.pathSeparator + classPath));
         words.addAll(command);
         Path output = Files.createTempFile(folder, "output", ".txt");
         Process process = new ProcessBuilder(words).redirectErrorStream(true).redirectOutput(output.toFile())
