@@ -1,0 +1,80 @@
+package onefold.incremental.mapreduce;
+
+import java.io.DataInput;
+import java.io.DataOutput;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import onefold.incremental.input.SplitCodec;
+import onefold.incremental.layout.SplitRef;
+import onefold.incremental.split.Records;
+import org.apache.hadoop.io.Writable;
+import org.apache.hadoop.mapreduce.InputSplit;
+
+/** What one map task does: one split to compute, or several whose results it replays. In both APIs. */
+public final class MemoSplit extends InputSplit implements org.apache.hadoop.mapred.InputSplit, Writable {
+    private static final int MAX_ITEMS = 1 << 20;
+
+    private final List<Item> items = new ArrayList<>();
+    private String[] hosts = new String[0];
+
+    /** What is to be done with a split; the ordinal is sent to the task. */
+    enum Action { COMPUTE, REPLAY, VERIFY }
+
+    /** A split of the input. */
+    record Item(SplitRef split, Records records, Action action) {
+    }
+
+    /** For Hadoop, which fills it by {@link #readFields}. */
+    public MemoSplit() {
+    }
+
+    MemoSplit(List<Item> items, String[] hosts) {
+        this.items.addAll(items);
+        this.hosts = hosts;
+    }
+
+    List<Item> items() {
+        return items;
+    }
+
+    /** Bytes to read, so that Hadoop starts the longest task first. */
+    @Override
+    public long getLength() {
+        return items.stream().filter(item -> item.action != Action.REPLAY).mapToLong(item -> item.split.length()).sum();
+    }
+
+    @Override
+    public String[] getLocations() {
+        return hosts.clone();
+    }
+
+    @Override
+    public void write(DataOutput out) throws IOException {
+        out.writeInt(items.size());
+        for (Item item : items) {
+            SplitCodec.write(out, item.split);
+            SplitCodec.writeRecords(out, item.records);
+            out.writeByte(item.action.ordinal());
+        }
+    }
+
+    @Override
+    public void readFields(DataInput in) throws IOException {
+        items.clear();
+        int count = in.readInt();
+        if (count < 0 || count > MAX_ITEMS) {
+            throw new IOException("a task of " + count + " splits, expected at most " + MAX_ITEMS);
+        }
+        for (int i = 0; i < count; i++) {
+            SplitRef split = SplitCodec.read(in);
+            Records records = SplitCodec.readRecords(in);
+            items.add(new Item(split, records, Action.values()[in.readByte()]));
+        }
+    }
+
+    @Override
+    public String toString() {
+        return items.size() == 1 ? items.get(0).action + " " + items.get(0).split : items.size() + " splits to replay";
+    }
+}
