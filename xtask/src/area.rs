@@ -27,7 +27,7 @@ pub(crate) enum Area {
 }
 
 /// The areas beside the core: packages, and modules of the command's tests.
-const BESIDE_CORE: [(Area, &[&str], &[&str]); 5] = [
+const BESIDE_CORE: [(Area, &[&str], &[&str]); 7] = [
     (
         Area::Places,
         &["onefold-backend", "onefold-testkit"],
