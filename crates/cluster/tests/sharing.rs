@@ -25,6 +25,7 @@ scenes! {
     a_late_registration_is_swept
     a_late_drop_takes_nothing_from_the_successor
     a_sweep_leaves_what_begins_meanwhile
+    tending_leaves_what_begins_meanwhile
     leaks_are_found_and_repaired
     a_superseded_gateway_repairs_nothing_of_its_successor
     a_detached_clone_that_is_stopped_is_not_there

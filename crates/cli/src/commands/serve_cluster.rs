@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use onefold_block::{MeasuredDevice, Measurements};
+use onefold_block::{BlockDevice, MeasuredDevice, Measurements};
 use onefold_cluster::pooled::{PooledHints, Pools};
 use onefold_cluster::{
     Audience, BootClock, Gateway, GatewayEvent, LeaseClock, OpenShard, Reached as Where, Running,

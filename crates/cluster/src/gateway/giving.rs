@@ -145,6 +145,10 @@ impl Gateway {
             drop(shard);
             outcome = outcome.and(self.give_back(id));
         }
+        // what it stored last is in no count
+        if let Err(error) = self.room.keep() {
+            self.audience.tell(GatewayEvent::Failed(error));
+        }
         let released = self.lease().release();
         outcome.and(released.map_err(|error| failed(Operation::Write, error)))
     }

@@ -325,6 +325,19 @@ pub(crate) fn a_late_drop_takes_nothing_from_the_successor() {
 
 /// A sweep drops no registration that begins while it reads.
 pub(crate) fn a_sweep_leaves_what_begins_meanwhile() {
+    leaves_what_begins_meanwhile(|shard, _| {
+        shard.sweep().unwrap();
+    });
+}
+
+/// Nor does one of some containers, in a shard that was opened for them.
+pub(crate) fn tending_leaves_what_begins_meanwhile() {
+    leaves_what_begins_meanwhile(|shard, names| {
+        shard.tend(names, &|| true).unwrap();
+    });
+}
+
+fn leaves_what_begins_meanwhile(sweep: impl Fn(&SharedShard, &[ContainerName])) {
     let space = Space::new();
     let first = space.add(1);
     let bytes = image(1, 150);
@@ -347,8 +360,9 @@ pub(crate) fn a_sweep_leaves_what_begins_meanwhile() {
         written.0.write(0, &written.1, Durability::OnReturn).unwrap();
     }));
     assert!(set.is_ok());
+    let names: Vec<_> = space.left().iter().filter_map(|name| Guards::name_of(name)).collect();
     is_armed.store(true, Ordering::SeqCst);
-    second.sweep().unwrap();
+    sweep(&second, &names);
     drop(volume);
     expect(&second, "a", &bytes);
     delete(&first, "a");
@@ -434,5 +448,6 @@ pub(crate) fn all() {
     a_late_registration_is_swept();
     a_late_drop_takes_nothing_from_the_successor();
     a_sweep_leaves_what_begins_meanwhile();
+    tending_leaves_what_begins_meanwhile();
     wrong_hints_cost_space_alone();
 }

@@ -187,7 +187,6 @@ impl Gateway {
     }
 
     /// What is wrong with container `name`: inner none if it is gone or not sealed yet, none if `go_on` said no.
-    #[expect(clippy::option_option, reason = "stopped, and nothing to read, are not the same")]
     fn read_all(
         &self,
         name: &ContainerName,

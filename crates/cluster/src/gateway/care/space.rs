@@ -177,12 +177,6 @@ impl Care {
         self.change(TURN, found.map(|(_, value)| value).as_ref(), Some(turn))
     }
 
-    /// Whether `gateway` took the turn last.
-    fn has_turn(&self, gateway: ObjectId) -> Result<bool, VolumeError> {
-        let found = self.find(TURN, TurnRecord::read)?;
-        Ok(found.is_some_and(|(turn, _)| turn.gateway == gateway))
-    }
-
     /// Notes what a census found, which began after `before` was read. `wait` lets so much time pass.
     fn note_count(
         &self,
@@ -248,20 +242,13 @@ impl Gateway {
         wait: &dyn Fn(Duration),
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<LookedOver>, VolumeError> {
-        if !self.care().take_turn(self.lease().id(), every, now)? {
+        let lease = self.lease();
+        if !lease.is_valid() || !self.care().take_turn(lease.id(), every, now)? {
             return Ok(None);
         }
         let Some(census) = self.count(now, wait, go_on)? else { return Ok(None) };
         let closed = close(&self.guards(), &census, waste, go_on)?;
         Ok(Some(LookedOver { census, closed }))
-    }
-
-    /// Whether this gateway looked over all containers last.
-    ///
-    /// # Errors
-    /// If the record cannot be read.
-    pub fn has_turn(&self) -> Result<bool, VolumeError> {
-        self.care().has_turn(self.lease().id())
     }
 
     /// Counts what all containers hold, and notes it.
