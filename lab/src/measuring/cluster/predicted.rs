@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// What was measured with one gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Alone {
+pub(crate) struct Alone {
     /// Seconds of processors that the machine took for a write of a page that the gateway has: the gateway, Ceph
     /// and the client.
     pub(super) known_us: f64,
@@ -44,8 +44,8 @@ pub(super) struct Asked {
 
 /// What the simulation says.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Predicted {
-    /// Writes a second that units can do.
+pub(crate) struct Predicted {
+    /// Writes a second that the machine can do.
     pub(super) capacity: f64,
     /// The same, but no more than there are in flight by the latency without load.
     pub(super) writes_per_second: f64,
@@ -59,10 +59,8 @@ pub(super) struct Predicted {
     pub(super) hops: f64,
 }
 
-/// The times of one of so many gateways that share the machine: each has its part of the processors and of Ceph, so
-/// that what is done for it takes as many times longer.
-fn times(alone: &Alone, asked: &Asked) -> Times {
-    let share = asked.gateways as f64;
+/// The times of a gateway for which everything takes `share` times as long as for one that has the machine alone.
+fn times(alone: &Alone, asked: &Asked, share: f64) -> Times {
     let new = 1.0 - asked.duplicates;
     let unit = |name: &str, servers| Unit { name: name.into(), servers };
     let store_us = alone.updates_per_new * 1e6 / alone.objects_per_second;
@@ -87,20 +85,21 @@ fn times(alone: &Alone, asked: &Asked) -> Times {
     }
 }
 
-/// Simulates `asked`.
+/// Simulates `asked`: throughput where each gateway has its part of the machine, and latency where each has all of
+/// it, which is the least that it can be.
 pub(super) fn predict(alone: &Alone, asked: &Asked) -> Result<Predicted> {
-    let times = times(alone, asked);
     let workload = Workload::even(asked.duplicates, 1);
-    let at = |load: f64| -> Result<Point> {
-        let (gateways, times, workload) = (asked.gateways, &times, &workload);
-        let routing = Routing::Direct;
+    let at = |share: f64, load: f64| -> Result<Point> {
+        let (gateways, workload) = (asked.gateways, &workload);
+        let (routing, times) = (Routing::Direct, &times(alone, asked, share));
         Ok(simulate(&Plan { gateways, routing, times, workload, load, seed: 1 })?)
     };
-    let idle = at(0.02)?;
-    let capacity = idle.pages_per_second;
+    let shared = at(asked.gateways as f64, 0.5)?;
+    let capacity = shared.pages_per_second;
+    let idle = at(1.0, 0.02)?;
     let in_flight = f64::from(asked.window) * asked.gateways as f64;
-    let load = asked.paced.map(|rate| (rate / capacity).clamp(0.01, 0.98));
-    let loaded = load.map_or_else(|| Ok(idle.clone()), at)?;
+    let load = asked.paced.map(|rate| (rate / idle.pages_per_second).clamp(0.01, 0.98));
+    let loaded = load.map_or_else(|| Ok(idle.clone()), |load| at(1.0, load))?;
     Ok(Predicted {
         capacity,
         writes_per_second: capacity.min(in_flight * 1e6 / idle.mean_us),

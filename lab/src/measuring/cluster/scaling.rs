@@ -142,8 +142,9 @@ const NOTES: [&str; 8] = [
     "paced: writes come by chance at half of the rate before, and latency counts from when a write should have begun",
     "Ceph is a monitor, a manager and three OSDs on one disk, in a pool with three copies; gateways, Ceph, clients and \
      the switch share the processors of one machine, which bounds the throughput of all gateways together",
-    "predicted: the code of `onefold cluster simulate`, direct routing, where each of n gateways has an nth of the \
-     machine's two processors and of Ceph; service times are those of `alone`, of the same run",
+    "predicted: the code of `onefold cluster simulate`, direct routing, with the service times of `alone`, of the same \
+     run; for throughput each of n gateways has an nth of the machine's two processors and of Ceph, and for latencies \
+     all of them, which is the least that they can be",
     "wire_bytes are bytes_sent of `ss` on the gateways' connections to one another",
 ];
 
