@@ -1,5 +1,7 @@
 //! The library as C programs see it, with the sanitizers for addresses and undefined behaviour.
 
+#![allow(clippy::disallowed_methods, reason = "scratch files of the tests")]
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

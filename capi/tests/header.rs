@@ -1,19 +1,16 @@
 //! The header that is shipped is the one that cbindgen makes of the sources.
 
+#![allow(clippy::disallowed_methods, reason = "the header is no byte of a repository")]
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[test]
 fn the_header_is_what_the_sources_declare() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(package.join("cbindgen.toml")).unwrap();
-    let mut sources: Vec<PathBuf> =
-        fs::read_dir(package.join("src")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    sources.sort();
-    let mut builder = cbindgen::Builder::new().with_config(config);
-    for source in sources {
-        builder = builder.with_src(source);
-    }
+    // It follows the modules from there.
+    let builder = cbindgen::Builder::new().with_config(config).with_src(package.join("src/lib.rs"));
     let mut made = Vec::new();
     builder.generate().unwrap().write(&mut made);
     let made = String::from_utf8(made).unwrap();

@@ -130,7 +130,7 @@ fn check_languages(options: &Options, cargo: Cargo, checks: &mut Checks, tally: 
     checks.run("publish", || {
         let mut publish = cargo.command();
         publish.args(["publish", "--dry-run", "--allow-dirty"]);
-        succeeds(publish.args(PUBLISHED.iter().flat_map(|package| ["--package", package])))
+        succeeds(publish.args(PUBLISHED.iter().flat_map(|package| ["--package", *package])))
     });
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Opened {
 /// Why there is none.
 pub(super) enum Failure {
     Place(PathBuf, BackendError),
-    Store(PathBuf, StoreError),
+    Store(StoreError),
     /// The password does not fit how the repository is protected.
     Password(&'static str),
 }
@@ -63,7 +63,7 @@ impl From<Failure> for PyErr {
                     _ => RepositoryError::new_err(message),
                 }
             }
-            Failure::Store(_, error) => of_store(&error),
+            Failure::Store(error) => of_store(&error),
             Failure::Password(message) => PyPermissionError::new_err(message),
         }
     }
@@ -72,7 +72,7 @@ impl From<Failure> for PyErr {
 impl Opening {
     /// Opens the repository in `location`.
     pub(super) fn open(self, location: &Path) -> Result<Opened, Failure> {
-        let store = |error| Failure::Store(location.to_owned(), error);
+        let store = Failure::Store;
         let (place, objects) = Place::reach(location, self.endpoint.as_deref(), false)
             .map_err(|error| Failure::Place(location.to_owned(), error))?;
         let mut warnings = Vec::new();
@@ -112,7 +112,7 @@ impl Opening {
         encrypt: bool,
         padding: bool,
     ) -> Result<Opened, Failure> {
-        let store = |error| Failure::Store(location.to_owned(), error);
+        let store = Failure::Store;
         let standard = Config::standard();
         let params = params.unwrap_or(standard.params);
         let config = Config { params, padding, ..Config::standard() };
