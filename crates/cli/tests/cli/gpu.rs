@@ -61,7 +61,9 @@ fn a_device_finds_the_chunks_that_the_cpu_finds() {
     }
     lab.write("file", [random(1, 3 << 20), text(2, 1 << 20), vec![0; 300_000]].concat());
     lab.write("empty", "");
-    for arguments in ["file", "file --json --algorithm gear --avg 8KiB", "file --algorithm fastcdc", "empty"] {
+    for arguments in
+        ["file", "file --json --algorithm gear --avg 8KiB", "file --algorithm fastcdc", "empty"]
+    {
         let cpu = lab.ok(&format!("chunk --summary {arguments}"));
         let device = lab.ok(&format!("chunk --summary --device opencl:0 {arguments}"));
         assert!(device.stdout == cpu.stdout, "{arguments}");
@@ -76,12 +78,21 @@ fn a_device_that_cannot_be_used_is_refused_in_a_sentence() {
     let refused = |line: &str, reasons: &[&str]| {
         lab.run(&format!("chunk file {line}")).expect(1).says(reasons);
     };
-    refused("--device gpu", &["unknown device 'gpu', expected auto, cpu, cuda, cuda:N, opencl or opencl:N"]);
+    refused(
+        "--device gpu",
+        &["unknown device 'gpu', expected auto, cpu, cuda, cuda:N, opencl or opencl:N"],
+    );
     refused("--device cuda --algorithm ram", &["no device cuts by ram; expected one of gear,"]);
-    refused("--device cuda --algorithm gear --avg 100", &["a minimum of 25 bytes, expected at least its window, 64"]);
+    refused(
+        "--device cuda --algorithm gear --avg 100",
+        &["a minimum of 25 bytes, expected at least its window, 64"],
+    );
     refused("--device cuda --algorithm restic", &["no device cuts as restic does"]);
     if lacks_cuda(&lab) {
-        refused("--device cuda:1", &["cuda has no driver here: libcuda.so.1 was not found; install NVIDIA's driver"]);
+        refused(
+            "--device cuda:1",
+            &["cuda has no driver here: libcuda.so.1 was not found; install NVIDIA's driver"],
+        );
         lab.run("bench gpu").expect(1).says(&["there is no GPU here", "--device"]);
     }
     if has_opencl(&lab) {
@@ -117,7 +128,8 @@ fn bench_gpu_keeps_what_it_measured() {
     }
     let line = "bench gpu --device opencl:0 --bytes 1MiB --equality 1MiB --rounds 1";
     lab.ok(&format!("{line} --json out.json --html out.html"));
-    let record: Value = serde_json::from_slice(&std::fs::read(lab.path("out.json")).unwrap()).unwrap();
+    let record: Value =
+        serde_json::from_slice(&std::fs::read(lab.path("out.json")).unwrap()).unwrap();
     let results = &record["results"];
     assert_eq!(number(results, "equal_bytes"), 1 << 20);
     assert_eq!(results["is_complete"], true);

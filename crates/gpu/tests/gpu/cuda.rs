@@ -57,8 +57,7 @@ fn with_driver(name: &str, wrong: &str) -> Option<String> {
 #[test]
 fn cuda_is_like_the_cpu_on_a_driver_that_works() {
     if env::var_os(TASK).is_none() {
-        let printed =
-            with_driver("cuda::cuda_is_like_the_cpu_on_a_driver_that_works", "nothing");
+        let printed = with_driver("cuda::cuda_is_like_the_cpu_on_a_driver_that_works", "nothing");
         assert!(printed.is_none_or(|printed| printed.contains("cuda:0 (fake)")));
         return;
     }
@@ -78,10 +77,8 @@ fn cuda_is_like_the_cpu_on_a_driver_that_works() {
     }
     let chunker = Chunker::new(&Params::for_mean(Algorithm::Gear, 1000).unwrap()).unwrap();
     let data = random(2, 100_000);
-    let settings = Settings {
-        segment: Some(20_000),
-        ..Settings::new(Some(FingerprintAlgorithm::Blake3))
-    };
+    let settings =
+        Settings { segment: Some(20_000), ..Settings::new(Some(FingerprintAlgorithm::Blake3)) };
     let mut cuts = Vec::new();
     let summary = run(&*device, &chunker, &settings, &data[..], |piece| {
         cuts.extend(piece.chunks().map(|chunk| chunk.end as usize));
@@ -99,10 +96,22 @@ fn what_is_wrong_with_cuda_is_said_in_a_sentence() {
         for (wrong, sentence) in [
             ("no device", "cuda has a driver here but no devices"),
             ("none", "cuda has a driver here but no devices"),
-            ("old device", "cuda:0 (fake) is too old for the kernels: compute capability 7, expected 8.0"),
-            ("old driver", "the driver of cuda is too old: an error; install NVIDIA's driver 450 or later"),
-            ("busy", "cuda:0 (fake) is in use by a process that shares it with no other; wait for its end"),
-            ("memory", "cuda:0 (fake) has no memory left for 20064 bytes more; end what else runs there"),
+            (
+                "old device",
+                "cuda:0 (fake) is too old for the kernels: compute capability 7, expected 8.0",
+            ),
+            (
+                "old driver",
+                "the driver of cuda is too old: an error; install NVIDIA's driver 450 or later",
+            ),
+            (
+                "busy",
+                "cuda:0 (fake) is in use by a process that shares it with no other; wait for its end",
+            ),
+            (
+                "memory",
+                "cuda:0 (fake) has no memory left for 20064 bytes more; end what else runs there",
+            ),
             ("lost", "cuda:0 (fake) failed: cuStreamSynchronize: unspecified launch failure"),
         ] {
             let Some(printed) = with_driver(NAME, wrong) else { return };
