@@ -73,7 +73,8 @@ pub(crate) fn check(cargo: Cargo) -> Result<Report> {
         let [old, new] = [&kept, &built].map(|ptx| compiler.code(ptx, generation));
         let (old, new) = (old?, new?);
         if old.code != new.code {
-            findings.push(format!("{FOLDER}/kernels.ptx is not what the sources give {generation}"));
+            findings
+                .push(format!("{FOLDER}/kernels.ptx is not what the sources give {generation}"));
         }
         table.kernels.extend(new.kernels);
     }
@@ -94,7 +95,9 @@ pub(crate) fn run(cargo: Cargo, write: bool) -> Result<()> {
         table.kernels.extend(compiler.code(&ptx, generation)?.kernels);
     }
     for (name, Kernel { registers, shared, instructions }) in &table.kernels {
-        println!("{name}: {registers} registers, {shared} bytes shared, {instructions} instructions");
+        println!(
+            "{name}: {registers} registers, {shared} bytes shared, {instructions} instructions"
+        );
     }
     if write {
         let root = workspace::root();
@@ -146,7 +149,8 @@ struct Code {
 impl Compiler {
     fn install(cargo: Cargo) -> Result<Self> {
         let folder = python::environment(cargo, "cuda", WHEELS, &["--no-deps"])?;
-        let found = fs::read_dir(folder.join("lib"))?.next().context("no Python in the folder")??;
+        let found =
+            fs::read_dir(folder.join("lib"))?.next().context("no Python in the folder")??;
         let folder = found.path().join("site-packages/nvidia/cu13");
         let scratch = workspace::target_dir().join("gpu-kernels");
         fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
@@ -239,7 +243,8 @@ fn resources(told: &str) -> Vec<(String, u32, u32)> {
         } else if let (Some((_, used)), Some(kernel)) = (line.split_once(": Used "), &name) {
             let number_before = |what: &str| {
                 let before = used.split(what).next().filter(|before| before.len() < used.len());
-                before.and_then(|before| before.rsplit([' ', ',']).find(|word| !word.is_empty()))
+                before
+                    .and_then(|before| before.rsplit([' ', ',']).find(|word| !word.is_empty()))
                     .and_then(|word| word.parse().ok())
                     .unwrap_or(0)
             };
@@ -254,7 +259,8 @@ fn instructions(listing: &str) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut kernel = None;
     for line in listing.lines() {
-        if let Some(name) = line.trim().strip_prefix(".text.").and_then(|rest| rest.strip_suffix(':'))
+        if let Some(name) =
+            line.trim().strip_prefix(".text.").and_then(|rest| rest.strip_suffix(':'))
         {
             kernel = Some(name.to_owned());
         } else if let (Some(name), Some((_, code))) = (&kernel, line.split_once("*/")) {

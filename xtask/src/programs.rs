@@ -125,8 +125,11 @@ pub(crate) fn install<'a>(
     let of_clusters = if has_clusters { NEEDS_OF_CLUSTERS } else { &[] };
     let has_gpus = area.is_none_or(|area| area == Area::Gpu);
     let of_gpus = if has_gpus { NEEDS_OF_GPUS } else { &[] };
-    let needs =
-        NEEDS.iter().chain(of_clusters).chain(of_gpus).chain(emulated.iter().flat_map(|target| target.needs));
+    let needs = NEEDS
+        .iter()
+        .chain(of_clusters)
+        .chain(of_gpus)
+        .chain(emulated.iter().flat_map(|target| target.needs));
     let missing: Vec<&Need> = needs.filter(|need| !need.is_met()).collect();
     for need in &missing {
         println!("setup: {} is missing; {}", need.program, need.why);

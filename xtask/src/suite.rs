@@ -11,8 +11,8 @@ use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
 use crate::{
-    azure_server, cluster_demo, dataset, gpu_kernels, guest_kernel, instructions, old_program, programs, s3_server,
-    tidy, wheel,
+    azure_server, cluster_demo, dataset, gpu_kernels, guest_kernel, instructions, old_program,
+    programs, s3_server, tidy, wheel,
 };
 
 /// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:

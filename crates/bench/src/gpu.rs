@@ -12,8 +12,7 @@ use anyhow::{Context, Result, ensure};
 use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params, cut_points_parallel};
 use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
 use onefold_gpu::{
-    Device, Memory, Settings, cpu_rate, device_rate, lane_time, resident_rates, sample,
-    upload_rate,
+    Device, Memory, Settings, cpu_rate, device_rate, lane_time, resident_rates, sample, upload_rate,
 };
 use serde::{Deserialize, Serialize};
 
@@ -149,7 +148,7 @@ const MEAN: usize = 16 << 10;
 
 /// Measures `device`. What was measured when `watch` is cancelled is returned.
 pub fn measure(device: &dyn Device, plan: &Plan, watch: &dyn Watch) -> Result<Results> {
-    ensure!(plan.bytes >= 1 << 20, "{} bytes to measure, expected at least 1 MiB", plan.bytes);
+    ensure!(plan.bytes >= 256 << 10, "{} bytes to measure, expected at least 256 KiB", plan.bytes);
     let info = device.info();
     let mut results = Results {
         device: info.to_string(),
@@ -223,7 +222,8 @@ fn mixed(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len);
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     while bytes.len() < len {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let number = state >> 33;
         let stretch = 1 + (number as usize % (400 << 10)).min(len - bytes.len() - 1);
         let from = number as usize % (random.len() - stretch);
@@ -249,7 +249,8 @@ fn transfers(
     results: &mut Results,
     watch: &dyn Watch,
 ) -> Result<()> {
-    let lens = [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 32 << 20, 64 << 20, 256 << 20];
+    let lens =
+        [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 32 << 20, 64 << 20, 256 << 20];
     for bytes in lens.into_iter().filter(|&bytes| bytes <= data.len()) {
         if watch.is_cancelled() {
             return Ok(());
@@ -338,12 +339,8 @@ fn versions(
     let chunker = rabin()?;
     let rate = all_threads_rate(&chunker, None, data, plan);
     step(results, 12, &format!("CPU, {} threads", plan.threads), rate, Some(1.0));
-    let basic = Settings {
-        lanes: 1,
-        memory: Memory::Pageable,
-        without_tiles: true,
-        ..Settings::new(None)
-    };
+    let basic =
+        Settings { lanes: 1, memory: Memory::Pageable, without_tiles: true, ..Settings::new(None) };
     let streams = Settings { lanes: 4, memory: Memory::Pinned, ..basic.clone() };
     let all = Settings { without_tiles: false, ..streams.clone() };
     for (settings, name, paper) in [
@@ -461,15 +458,15 @@ mod tests {
 
     fn plan() -> Plan {
         let threads = NonZero::new(2).expect("two");
-        Plan { bytes: 1 << 20, rounds: 1, equality: 3 << 20, threads }
+        Plan { bytes: 256 << 10, rounds: 1, equality: 400_000, threads }
     }
 
     #[test]
     fn every_part_is_measured_on_a_device_that_works() {
         let results = measure(&Simulated::new(), &plan(), &()).unwrap();
         assert!(results.is_complete && results.is_cpu);
-        assert_eq!(results.equal_bytes, 3 << 20);
-        assert_eq!(results.transfers.len(), 4);
+        assert_eq!(results.equal_bytes, 400_000);
+        assert_eq!(results.transfers.len(), 3);
         let figures: Vec<u32> = results.steps.iter().map(|step| step.figure).collect();
         assert_eq!(figures, [5, 5, 9, 9, 9, 9, 9, 11, 11, 12, 12, 12, 12]);
         assert_eq!(results.rates.len(), ALGORITHMS.len() + 2 * FUNCTIONS.len());

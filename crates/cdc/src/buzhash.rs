@@ -99,7 +99,13 @@ impl Buzhash {
     pub(crate) fn window_test(&self) -> WindowTest {
         let CyclicPolynomial { window, enter, leave } = &self.hash;
         let table = enter.iter().chain(leave).copied().map(u64::from).collect();
-        WindowTest { hash: WindowHash::Buzhash, window: *window, table, limit: self.least, strict: self.least }
+        WindowTest {
+            hash: WindowHash::Buzhash,
+            window: *window,
+            table,
+            limit: self.least,
+            strict: self.least,
+        }
     }
 }
 

@@ -134,7 +134,13 @@ impl Crc {
     pub(crate) fn window_test(&self) -> WindowTest {
         let Checksum { window, enter, leave } = &self.checksum;
         let table = enter.iter().chain(leave).copied().map(u64::from).collect();
-        WindowTest { hash: WindowHash::Crc, window: *window, table, limit: self.least, strict: self.least }
+        WindowTest {
+            hash: WindowHash::Crc,
+            window: *window,
+            table,
+            limit: self.least,
+            strict: self.least,
+        }
     }
 }
 

@@ -107,7 +107,13 @@ impl Gear {
     /// What a device searches by.
     pub(crate) fn window_test(&self) -> WindowTest {
         let table = self.table.0.to_vec();
-        WindowTest { hash: WindowHash::Gear, window: WINDOW, table, limit: self.limit, strict: self.limit }
+        WindowTest {
+            hash: WindowHash::Gear,
+            window: WINDOW,
+            table,
+            limit: self.limit,
+            strict: self.limit,
+        }
     }
 }
 

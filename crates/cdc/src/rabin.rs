@@ -126,7 +126,13 @@ impl Rabin {
     pub(crate) fn window_test(&self) -> WindowTest {
         let Fingerprint { window, enter, leave } = &self.fingerprint;
         let table = [&enter[..], leave].concat();
-        WindowTest { hash: WindowHash::Rabin, window: *window, table, limit: self.least, strict: self.least }
+        WindowTest {
+            hash: WindowHash::Rabin,
+            window: *window,
+            table,
+            limit: self.least,
+            strict: self.least,
+        }
     }
 }
 

@@ -154,10 +154,15 @@ mod tests {
     #[test]
     fn a_chunk_ends_at_the_first_window_that_passes() {
         let sizes = ChunkSizes::new(64, 90, 400).unwrap();
-        for algorithm in
-            [Algorithm::Gear, Algorithm::Gear32, Algorithm::Gear16, Algorithm::Rabin, Algorithm::Crc]
-                .into_iter()
-                .chain([Algorithm::Buzhash])
+        for algorithm in [
+            Algorithm::Gear,
+            Algorithm::Gear32,
+            Algorithm::Gear16,
+            Algorithm::Rabin,
+            Algorithm::Crc,
+        ]
+        .into_iter()
+        .chain([Algorithm::Buzhash])
         {
             for secret in [None, algorithm.takes_secret().then(|| Secret::new([3; 32]))] {
                 let params = Params { secret, ..Params::new(algorithm, sizes) };

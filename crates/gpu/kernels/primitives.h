@@ -61,7 +61,7 @@ typedef unsigned long long u64;
 
 #else
 
-/* The host: one thread a work-item, one group at a time. tests/shim.cpp has the functions. */
+/* The host: one thread a work-item, one group at a time. tests/shim.h has the functions. */
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;

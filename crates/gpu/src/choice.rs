@@ -106,10 +106,24 @@ mod tests {
         assert_eq!("cuda".parse(), "cuda:0".parse::<Choice>());
         assert_eq!("opencl".parse(), "opencl:0".parse::<Choice>());
         let too_many = "cuda:99999999999999999999";
-        for name in ["", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:+1", "cuda:1:2", "auto:0", "cpu:0", "simulated", too_many] {
+        for name in [
+            "",
+            "gpu",
+            "CUDA",
+            "cuda:",
+            "cuda:x",
+            "cuda:+1",
+            "cuda:1:2",
+            "auto:0",
+            "cpu:0",
+            "simulated",
+            too_many,
+        ] {
             assert_eq!(
                 name.parse::<Choice>().unwrap_err().to_string(),
-                format!("unknown device '{name}', expected auto, cpu, cuda, cuda:N, opencl or opencl:N")
+                format!(
+                    "unknown device '{name}', expected auto, cpu, cuda, cuda:N, opencl or opencl:N"
+                )
             );
         }
     }

@@ -70,7 +70,8 @@ impl Cuda {
         }
         // SAFETY: the device was just looked up; the context is released when it is dropped.
         let context = unsafe { result::primary_ctx::retain(device) };
-        let context = context.map_err(|error| refused(error, "cuDevicePrimaryCtxRetain", &name, 0))?;
+        let context =
+            context.map_err(|error| refused(error, "cuDevicePrimaryCtxRetain", &name, 0))?;
         let mut context = Context { device, context, functions: HashMap::new(), name };
         context.load()?;
         Ok(Self { info, context: Arc::new(context) })
@@ -89,11 +90,8 @@ impl Device for Cuda {
 
 /// How many devices there are, at least one.
 fn count() -> Result<usize, GpuError> {
-    let no_driver = GpuError::NoDriver {
-        api: Api::Cuda,
-        library: "libcuda.so.1",
-        expected: "NVIDIA's driver",
-    };
+    let no_driver =
+        GpuError::NoDriver { api: Api::Cuda, library: "libcuda.so.1", expected: "NVIDIA's driver" };
     // SAFETY: looks for the library, and loads it if it is there.
     if !unsafe { sys::is_culib_present() } {
         return Err(no_driver);

@@ -50,7 +50,9 @@ pub enum GpuError {
         last: usize,
     },
     /// The device, or the host for it, has no memory left.
-    #[error("{device} has no memory left for {bytes} bytes more; end what else runs there, or use smaller segments")]
+    #[error(
+        "{device} has no memory left for {bytes} bytes more; end what else runs there, or use smaller segments"
+    )]
     NoMemory {
         /// The device.
         device: String,
@@ -58,7 +60,9 @@ pub enum GpuError {
         bytes: usize,
     },
     /// Another process has the device for itself.
-    #[error("{device} is in use by a process that shares it with no other; wait for its end, or choose another device")]
+    #[error(
+        "{device} is in use by a process that shares it with no other; wait for its end, or choose another device"
+    )]
     Busy {
         /// The device.
         device: String,
@@ -98,7 +102,9 @@ pub enum GpuError {
         what: String,
     },
     /// No kernel cuts by the algorithm.
-    #[error("no device cuts by {algorithm}; expected one of gear, gear32, gear16, fastcdc, rabin, crc, buzhash, mincdc")]
+    #[error(
+        "no device cuts by {algorithm}; expected one of gear, gear32, gear16, fastcdc, rabin, crc, buzhash, mincdc"
+    )]
     NotCut {
         /// The algorithm.
         algorithm: Algorithm,

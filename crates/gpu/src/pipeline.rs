@@ -340,7 +340,8 @@ impl<'a> Line<'a> {
             let known = tail.len();
             let input = &mut seat.input()[..room];
             input[..known].copy_from_slice(&tail);
-            let read = self.clock.time(number, Stage::Read, || fill(&mut reader, &mut input[known..]));
+            let read =
+                self.clock.time(number, Stage::Read, || fill(&mut reader, &mut input[known..]));
             let (read, is_end) = read.map_err(RunError::Read)?;
             let len = known + read;
             let kept = len.min(overlap);
@@ -394,7 +395,9 @@ impl<'a> Line<'a> {
             .collect();
         let fingerprints =
             self.clock.time(number, Stage::Fingerprint, || self.fingerprint(&mut segment, &chunks));
-        for (chunk, fingerprint) in chunks.iter_mut().zip(fingerprints.inspect_err(|_| self.stop())?) {
+        for (chunk, fingerprint) in
+            chunks.iter_mut().zip(fingerprints.inspect_err(|_| self.stop())?)
+        {
             chunk.fingerprint = Some(fingerprint);
         }
         Ok(Some(Done { segment, chunks }))

@@ -10,7 +10,9 @@ use std::time::Duration;
 use onefold_fingerprint::Fingerprinter;
 
 use crate::kernel::{GROUP, STRICT};
-use crate::{Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, SPARE, STRIP, Slot, TILE};
+use crate::{
+    Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, SPARE, STRIP, Slot, TILE,
+};
 
 /// How the device fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,11 +231,18 @@ impl SimulatedLane {
             Kernel::CandidatesGear | Kernel::CandidatesRabin | Kernel::DirectRabin
         );
         let table: Vec<u64> = match is_wide {
-            true => self.slots[&Slot::Table].as_chunks().0.iter().copied().map(u64::from_le_bytes).collect(),
+            true => self.slots[&Slot::Table]
+                .as_chunks()
+                .0
+                .iter()
+                .copied()
+                .map(u64::from_le_bytes)
+                .collect(),
             false => self.u32s(Slot::Table).into_iter().map(u64::from).collect(),
         };
         let data = &self.slots[&Slot::Data];
-        let hash = |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| push(kernel, &table, hash, byte));
+        let hash =
+            |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| push(kernel, &table, hash, byte));
         let mut list = Vec::new();
         let mut tiles = vec![[0_u32; 2]; groups];
         // the last group ends first
@@ -319,7 +328,9 @@ fn push(kernel: Kernel, table: &[u64], hash: u64, byte: u8) -> u64 {
         Kernel::CandidatesGear => hash.wrapping_mul(2).wrapping_add(at(byte)),
         Kernel::CandidatesGear32 => (hash * 2 + at(byte)) % (1 << 32),
         Kernel::CandidatesGear16 => (hash * 2 + at(byte)) % (1 << 16),
-        Kernel::CandidatesRabin | Kernel::DirectRabin => (hash << 8) % (1 << 53) ^ at(hash >> 45 ^ byte),
+        Kernel::CandidatesRabin | Kernel::DirectRabin => {
+            (hash << 8) % (1 << 53) ^ at(hash >> 45 ^ byte)
+        }
         Kernel::CandidatesCrc => hash >> 8 ^ at(hash % 256 ^ byte),
         Kernel::CandidatesBuzhash => u64::from((hash as u32).rotate_left(1)) ^ at(byte),
         other => panic!("{other:?} has no rolling hash"),

@@ -24,12 +24,15 @@ pub fn of_gpu(record: &Record<Results>) -> Page {
         ),
     ];
     if results.is_cpu {
-        lead.push("This device is the CPU in another form: the figures say nothing of a GPU.".into());
+        lead.push(
+            "This device is the CPU in another form: the figures say nothing of a GPU.".into(),
+        );
     }
     if !results.is_complete {
         lead.push("The measurement was stopped before its end.".into());
     }
-    let mut sections = vec![section("Rates", rates(results)), section("Copies", transfers(results))];
+    let mut sections =
+        vec![section("Rates", rates(results)), section("Copies", transfers(results))];
     for (figure, heading) in [
         (5, "Double buffering (figure 5 of Shredder)"),
         (9, "Segments at work (figure 9)"),
@@ -53,7 +56,8 @@ fn section(heading: &str, table: Table) -> Section {
 }
 
 fn gigabytes(rate: impl Into<Option<f64>>) -> Cell {
-    Cell::number(rate.into().map(|rate| rate / 1e9), 2)
+    let rate: Option<f64> = rate.into();
+    Cell::number(rate.map(|rate| rate / 1e9), 2)
 }
 
 fn rates(results: &Results) -> Table {
@@ -63,7 +67,10 @@ fn rates(results: &Results) -> Table {
         Column::number("device GB/s", "from memory of the host, copies included"),
         Column::number("1 thread GB/s", "the CPU"),
         Column::number("all threads GB/s", "the CPU"),
-        Column::number("resident cut GB/s", "data in the device's memory, until candidates are here"),
+        Column::number(
+            "resident cut GB/s",
+            "data in the device's memory, until candidates are here",
+        ),
         Column::number("resident fingerprint GB/s", "the same of fingerprints"),
     ];
     let row = |rate: &crate::gpu::Rate| {

@@ -57,7 +57,7 @@ struct Shown {
 }
 
 /// Bytes a second.
-#[derive(Default, Serialize)]
+#[derive(Clone, Copy, Default, Serialize)]
 struct Rates {
     copy: Option<f64>,
     cut_and_blake3: Option<f64>,
@@ -95,9 +95,8 @@ impl Devices {
 }
 
 fn this_cpu(chunker: &Chunker, sample: &[u8]) -> Shown {
-    let [blake3, sha3] = FUNCTIONS.map(|function| {
-        (!sample.is_empty()).then(|| cpu_rate(chunker, Some(function), sample, 2))
-    });
+    let [blake3, sha3] = FUNCTIONS
+        .map(|function| (!sample.is_empty()).then(|| cpu_rate(chunker, Some(function), sample, 2)));
     let rates = Rates { copy: None, cut_and_blake3: blake3, cut_and_sha3: sha3 };
     let units = std::thread::available_parallelism().ok().map(|cores| cores.get() as u32);
     Shown { rates, units, ..nothing("cpu".into(), true) }

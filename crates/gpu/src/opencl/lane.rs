@@ -59,12 +59,7 @@ impl OpenClLane {
         let mut code = 0;
         // SAFETY: the context and device of the program; no properties means in order.
         let queue = unsafe {
-            (program.functions.clCreateCommandQueue)(
-                program.context,
-                program.device,
-                0,
-                &mut code,
-            )
+            (program.functions.clCreateCommandQueue)(program.context, program.device, 0, &mut code)
         };
         check(code, "clCreateCommandQueue", &device, 0)?;
         let mut lane = Self {
@@ -219,9 +214,8 @@ impl Lane for OpenClLane {
                 Argument::U64(number) => (8, ptr::from_ref(number).cast()),
             };
             // SAFETY: the value has as many bytes, and is copied during the call.
-            let code = unsafe {
-                (self.program.functions.clSetKernelArg)(handle, index, bytes, value)
-            };
+            let code =
+                unsafe { (self.program.functions.clSetKernelArg)(handle, index, bytes, value) };
             self.check(code, "clSetKernelArg")?;
         }
         let (global, local) = (groups * GROUP, GROUP);

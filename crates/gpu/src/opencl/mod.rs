@@ -118,9 +118,8 @@ impl Program {
         let mut built = Self { functions, device, context, program: ptr::null_mut() };
         let (text, len) = (source.as_ptr().cast(), source.len());
         // SAFETY: one text and its length; both are read during the call.
-        built.program = unsafe {
-            (functions.clCreateProgramWithSource)(context, 1, &text, &len, &mut code)
-        };
+        built.program =
+            unsafe { (functions.clCreateProgramWithSource)(context, 1, &text, &len, &mut code) };
         check(code, "clCreateProgramWithSource", &name, 0)?;
         let options = CString::new("-cl-std=CL1.2").expect("no zeros");
         // SAFETY: the program and the device of its context, options that end with a zero.
@@ -201,8 +200,7 @@ fn devices(functions: &Functions, platform: Handle) -> Result<Vec<Handle>, GpuEr
     let mut count = 0;
     let all = CL_DEVICE_TYPE_ALL;
     // SAFETY: asks for the number alone, of a platform that was just listed.
-    let code =
-        unsafe { (functions.clGetDeviceIDs)(platform, all, 0, ptr::null_mut(), &mut count) };
+    let code = unsafe { (functions.clGetDeviceIDs)(platform, all, 0, ptr::null_mut(), &mut count) };
     if code == CL_DEVICE_NOT_FOUND {
         return Ok(Vec::new());
     }

@@ -179,7 +179,10 @@ fn a_device_that_is_lost_at_any_call_loses_no_chunk() {
             assert!(found.len() < expected.len() && found == expected[..found.len()], "{call}");
         }
         let lost_after = Simulated::new().with_fault(Fault::LostAt(calls));
-        assert_eq!(chunks(&lost_after, &chunker, &settings, &data, &data[..]).1.unwrap().lost, None);
+        assert_eq!(
+            chunks(&lost_after, &chunker, &settings, &data, &data[..]).1.unwrap().lost,
+            None
+        );
     }
 }
 
@@ -237,8 +240,7 @@ fn an_input_that_cannot_be_read_ends_the_run_with_its_error() {
     let data = random(10, 9000);
     let expected = on_cpu(&chunker, &data);
     let device = Simulated::new();
-    let (found, outcome) =
-        chunks(&device, &chunker, &settings(1600, 3), &data, Broken(&data));
+    let (found, outcome) = chunks(&device, &chunker, &settings(1600, 3), &data, Broken(&data));
     let Err(RunError::Read(error)) = outcome else { panic!("{outcome:?}") };
     assert_eq!(error.to_string(), "the disk is gone");
     assert!(!found.is_empty() && found == expected[..found.len()]);
@@ -261,7 +263,8 @@ fn a_store_that_fails_ends_the_run_and_is_not_called_again() {
 fn segments_that_are_too_short_for_a_chunk_are_refused() {
     let chunker = Chunker::new(&params(Algorithm::Gear)).unwrap();
     for segment in [0, 1599, (1 << 30) + 1] {
-        let outcome = run(&Simulated::new(), &chunker, &settings(segment, 1), io::empty(), |_| Ok(()));
+        let outcome =
+            run(&Simulated::new(), &chunker, &settings(segment, 1), io::empty(), |_| Ok(()));
         let expected = format!("segments of {segment} bytes, expected 1600 to 1073741824");
         assert_eq!(outcome.unwrap_err().to_string(), expected);
     }

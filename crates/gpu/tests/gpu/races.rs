@@ -109,7 +109,8 @@ fn the_thread_sanitizer_finds_seeded_races() {
         let Some(device) = build(THREAD, kernels.path()) else { return };
         let found = work_a_little(&device);
         let error = found.expect_err(wrong);
-        let is_told = error.contains("data race") || error.contains("a copy that nothing waited for");
+        let is_told =
+            error.contains("data race") || error.contains("a copy that nothing waited for");
         assert!(is_told, "{file}: {error}");
     }
 }

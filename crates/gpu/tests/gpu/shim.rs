@@ -173,7 +173,8 @@ impl Process {
         }
         let sent = self.child.stdin.as_mut().unwrap().write_all(&request);
         let answer = self.child.stdout.as_mut().unwrap();
-        let answered = sent.and_then(|()| arrays.iter_mut().try_for_each(|array| answer.read_exact(array)));
+        let answered =
+            sent.and_then(|()| arrays.iter_mut().try_for_each(|array| answer.read_exact(array)));
         answered.map_err(|error| {
             // the sanitizer's report says more than that the pipe is closed
             let mut report = String::new();

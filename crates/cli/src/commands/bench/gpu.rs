@@ -112,7 +112,9 @@ impl Gpu {
         let Some(out) = self.json.as_ref().or(self.html.as_ref()) else { return Ok(()) };
         let mut header = Header::here(out, command_line("onefold", typed()), "in memory")?;
         if results.is_cpu {
-            header.notes.push("the device is the CPU in another form: no figure is of a GPU".into());
+            header
+                .notes
+                .push("the device is the CPU in another form: no figure is of a GPU".into());
         }
         let record = Record { header, results };
         match &self.json {
@@ -187,7 +189,10 @@ fn lines(results: &Results) -> Vec<String> {
     lines.extend(table::lines(&rows, &[2, 3, 4, 5, 6]));
     for target in &results.targets {
         let met = if target.is_met() { "met" } else { "not met" };
-        lines.push(format!("{}: {:.2}, {:.2} wanted, {met}", target.what, target.found, target.wanted));
+        lines.push(format!(
+            "{}: {:.2}, {:.2} wanted, {met}",
+            target.what, target.found, target.wanted
+        ));
     }
     lines
 }

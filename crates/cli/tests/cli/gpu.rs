@@ -1,0 +1,142 @@
+//! Devices on the command line. No test needs a GPU: OpenCL runs on the CPU.
+
+use onefold_testkit::{random, skip, text};
+use serde_json::Value;
+
+use crate::lab::{Lab, Ran, number};
+
+/// What `devices` lists, by name.
+fn devices(lab: &Lab) -> Vec<Value> {
+    lab.ok("devices --quick --json").json().as_array().unwrap().clone()
+}
+
+/// Whether there is an OpenCL device; skips if not.
+fn has_opencl(lab: &Lab) -> bool {
+    let all = devices(lab);
+    let has = all.iter().any(|device| device["name"] == "opencl:0");
+    if !has {
+        skip("no OpenCL device here");
+    }
+    has
+}
+
+/// Whether there is no driver of CUDA; skips if there is one.
+fn lacks_cuda(lab: &Lab) -> bool {
+    let all = devices(lab);
+    let reason = |device: &Value| device["reason"].as_str().unwrap_or_default().to_owned();
+    let lacks = all.iter().any(|device| {
+        device["name"] == "cuda" && reason(device).starts_with("cuda has no driver here")
+    });
+    if !lacks {
+        skip("CUDA has a driver here");
+    }
+    lacks
+}
+
+#[test]
+fn devices_lists_the_cpu_and_says_why_others_cannot_be_used() {
+    let lab = Lab::new();
+    let all = devices(&lab);
+    assert_eq!(all[0]["name"], "cpu");
+    assert_eq!(all[0]["is_cpu"], true);
+    assert!(all[0]["rates"]["cut_and_blake3"].is_null());
+    for device in &all[1..] {
+        let name = device["name"].as_str().unwrap();
+        let is_device = name.contains(':');
+        assert_eq!(device["memory"].is_u64(), is_device, "{device}");
+        assert_eq!(device["reason"].is_string(), !is_device, "{device}");
+    }
+    let shown = lab.ok("devices --quick").stdout;
+    for device in &all {
+        let name = device["name"].as_str().unwrap();
+        assert!(shown.contains(name), "{name}: {shown}");
+    }
+}
+
+#[test]
+fn a_device_finds_the_chunks_that_the_cpu_finds() {
+    let lab = Lab::new();
+    if !has_opencl(&lab) {
+        return;
+    }
+    lab.write("file", [random(1, 3 << 20), text(2, 1 << 20), vec![0; 300_000]].concat());
+    lab.write("empty", "");
+    for arguments in
+        ["file", "file --json --algorithm gear --avg 8KiB", "file --algorithm fastcdc", "empty"]
+    {
+        let cpu = lab.ok(&format!("chunk --summary {arguments}"));
+        let device = lab.ok(&format!("chunk --summary --device opencl:0 {arguments}"));
+        assert!(device.stdout == cpu.stdout, "{arguments}");
+        assert_eq!(device.stderr, cpu.stderr, "{arguments}");
+    }
+}
+
+#[test]
+fn a_device_that_cannot_be_used_is_refused_in_a_sentence() {
+    let lab = Lab::new();
+    lab.write("file", random(1, 100_000));
+    let refused = |line: &str, reasons: &[&str]| {
+        lab.run(&format!("chunk file {line}")).expect(1).says(reasons);
+    };
+    refused(
+        "--device gpu",
+        &["unknown device 'gpu', expected auto, cpu, cuda, cuda:N, opencl or opencl:N"],
+    );
+    refused("--device cuda --algorithm ram", &["no device cuts by ram; expected one of gear,"]);
+    refused(
+        "--device cuda --algorithm gear --avg 100",
+        &["a minimum of 25 bytes, expected at least its window, 64"],
+    );
+    refused("--device cuda --algorithm restic", &["no device cuts as restic does"]);
+    if lacks_cuda(&lab) {
+        refused(
+            "--device cuda:1",
+            &["cuda has no driver here: libcuda.so.1 was not found; install NVIDIA's driver"],
+        );
+        lab.run("bench gpu").expect(1).says(&["there is no GPU here", "--device"]);
+    }
+    if has_opencl(&lab) {
+        refused("--device opencl:99", &["opencl has no device 99, expected 0 to "]);
+    }
+    let line = "chunk file --device opencl";
+    let output = lab.command(line).env("OCL_ICD_VENDORS", lab.path("nowhere")).output().unwrap();
+    let ran = Ran::of(line, output).expect(1);
+    let known = ["opencl has a driver here but no devices", "opencl has no driver here"];
+    assert!(known.iter().any(|known| ran.stderr.contains(known)), "{ran:#?}");
+}
+
+#[test]
+fn auto_uses_the_cpu_where_no_gpu_is_faster_and_says_why() {
+    let lab = Lab::new();
+    lab.write("file", random(1, 100_000));
+    if !lacks_cuda(&lab) {
+        return;
+    }
+    let cpu = lab.ok("chunk file").stdout;
+    let auto = lab.ok("chunk file --device auto --verbose");
+    assert_eq!(auto.stdout, cpu);
+    assert!(auto.stderr.contains("the CPU is used: cuda has no driver here"), "{auto:#?}");
+    let ram = lab.ok("chunk file --device auto --verbose --algorithm ram");
+    assert!(ram.stderr.contains("the CPU is used: no device cuts by ram"), "{ram:#?}");
+}
+
+#[test]
+fn bench_gpu_keeps_what_it_measured() {
+    let lab = Lab::new();
+    if !has_opencl(&lab) {
+        return;
+    }
+    let line = "bench gpu --device opencl:0 --bytes 1MiB --equality 1MiB --rounds 1";
+    lab.ok(&format!("{line} --json out.json --html out.html"));
+    let record: Value =
+        serde_json::from_slice(&std::fs::read(lab.path("out.json")).unwrap()).unwrap();
+    let results = &record["results"];
+    assert_eq!(number(results, "equal_bytes"), 1 << 20);
+    assert_eq!(results["is_complete"], true);
+    assert_eq!(results["steps"].as_array().unwrap().len(), 13);
+    let is_cpu = results["is_cpu"].as_bool().unwrap();
+    let notes = record["notes"].to_string();
+    assert_eq!(notes.contains("no figure is of a GPU"), is_cpu, "{notes}");
+    let page = std::fs::read_to_string(lab.path("out.html")).unwrap();
+    assert!(page.contains("figure 12"), "{page}");
+}

@@ -1,0 +1,143 @@
+//! The code that calls CUDA's driver, on a driver that runs the kernels on the host.
+//!
+//! The driver is a library, which a process loads when it starts: so each test runs itself once more with
+//! that library in the way of the real one.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+use onefold_cdc::{Algorithm, Chunker, Params};
+use onefold_fingerprint::FingerprintAlgorithm;
+use onefold_gpu::{Api, Name, OnLoss, Settings, list, open, run};
+use onefold_testkit::{random, skip};
+
+use crate::support::{ALGORITHMS, FUNCTIONS, assert_like_cpu, inputs, params_of};
+
+/// Tells a run of the test program what to do with the driver.
+const TASK: &str = "ONEFOLD_GPU_TASK";
+
+const CUDA: Name = Name { api: Api::Cuda, number: 0 };
+
+/// Runs the test `name` again with the driver, which does `wrong`; what it prints.
+fn with_driver(name: &str, wrong: &str) -> Option<String> {
+    if Command::new("g++").arg("--version").output().is_err() {
+        skip("g++ is not installed");
+        return None;
+    }
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libcuda.so.1");
+    let output = Command::new("g++")
+        .args(["-std=c++17", "-O1", "-fno-strict-aliasing", "-pthread", "-fPIC", "-shared"])
+        .args(["-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(here.join("kernels"))
+        .arg("-I")
+        .arg(here.join("tests"))
+        .arg(here.join("tests/fake_cuda.cpp"))
+        .arg("-o")
+        .arg(&library)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // the loader of the tests asks for the name without a number first
+    std::os::unix::fs::symlink(&library, folder.path().join("libcuda.so")).unwrap();
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(TASK, wrong)
+        .env("FAKE_CUDA", wrong)
+        .env("LD_LIBRARY_PATH", folder.path())
+        .output()
+        .unwrap();
+    let texts = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{texts}");
+    Some(texts)
+}
+
+#[test]
+fn cuda_is_like_the_cpu_on_a_driver_that_works() {
+    if env::var_os(TASK).is_none() {
+        let printed = with_driver("cuda::cuda_is_like_the_cpu_on_a_driver_that_works", "nothing");
+        assert!(printed.is_none_or(|printed| printed.contains("cuda:0 (fake)")));
+        return;
+    }
+    let device = open(CUDA).unwrap();
+    println!("{}", device.info());
+    assert_eq!((device.info().units, &device.info().driver[..]), (3, "CUDA 12.4"));
+    let inputs = inputs(1, 3000);
+    let inputs: Vec<&[u8]> = inputs.iter().map(|data| &data[..]).collect();
+    for algorithm in ALGORITHMS {
+        for params in params_of(algorithm) {
+            assert_like_cpu(&*device, &params, None, &inputs[..3]);
+        }
+    }
+    for function in FUNCTIONS {
+        let params = Params::for_mean(Algorithm::MinCdc, 700).unwrap();
+        assert_like_cpu(&*device, &params, Some(function), &inputs);
+    }
+    let chunker = Chunker::new(&Params::for_mean(Algorithm::Gear, 1000).unwrap()).unwrap();
+    let data = random(2, 100_000);
+    let settings =
+        Settings { segment: Some(20_000), ..Settings::new(Some(FingerprintAlgorithm::Blake3)) };
+    let mut cuts = Vec::new();
+    let summary = run(&*device, &chunker, &settings, &data[..], |piece| {
+        cuts.extend(piece.chunks().map(|chunk| chunk.end as usize));
+        Ok(())
+    });
+    assert_eq!(summary.unwrap().lost, None);
+    assert!(chunker.cut_points(&data).eq(cuts));
+}
+
+/// What a user reads when something is wrong.
+#[test]
+fn what_is_wrong_with_cuda_is_said_in_a_sentence() {
+    const NAME: &str = "cuda::what_is_wrong_with_cuda_is_said_in_a_sentence";
+    let Some(wrong) = env::var_os(TASK) else {
+        for (wrong, sentence) in [
+            ("no device", "cuda has a driver here but no devices"),
+            ("none", "cuda has a driver here but no devices"),
+            (
+                "old device",
+                "cuda:0 (fake) is too old for the kernels: compute capability 7, expected 8.0",
+            ),
+            (
+                "old driver",
+                "the driver of cuda is too old: an error; install NVIDIA's driver 450 or later",
+            ),
+            (
+                "busy",
+                "cuda:0 (fake) is in use by a process that shares it with no other; wait for its end",
+            ),
+            (
+                "memory",
+                "cuda:0 (fake) has no memory left for 20064 bytes more; end what else runs there",
+            ),
+            ("lost", "cuda:0 (fake) failed: cuStreamSynchronize: unspecified launch failure"),
+        ] {
+            let Some(printed) = with_driver(NAME, wrong) else { return };
+            assert!(printed.contains(&format!("told: {sentence}")), "{wrong}: {printed}");
+        }
+        return;
+    };
+    let chunker = Chunker::new(&Params::for_mean(Algorithm::Gear, 1000).unwrap()).unwrap();
+    let data = random(3, 100_000);
+    let settings = Settings { segment: Some(20_000), lanes: 2, ..Settings::new(None) };
+    match open(CUDA) {
+        Err(error) => println!("told: {error}"),
+        Ok(device) => {
+            let error = run(&*device, &chunker, &settings, &data[..], |_| Ok(())).unwrap_err();
+            println!("told: {error}");
+            if wrong == "lost" {
+                let going_on = Settings { on_loss: OnLoss::UseCpu, ..settings };
+                let mut cuts = Vec::new();
+                let summary = run(&*device, &chunker, &going_on, &data[..], |piece| {
+                    cuts.extend(piece.chunks().map(|chunk| chunk.end as usize));
+                    Ok(())
+                });
+                assert!(summary.unwrap().lost.is_some());
+                assert!(chunker.cut_points(&data).eq(cuts));
+            }
+        }
+    }
+    assert_eq!(list()[0].devices.is_ok(), wrong != "no device" && wrong != "none");
+}
