@@ -4,6 +4,11 @@
 //! the result. Results go to standard output, as text or as JSON; progress, warnings and errors go to
 //! standard error.
 
+#![cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, reason = "what only clusters use stays beside what others use")
+)]
+
 mod args;
 mod chunking;
 #[cfg(feature = "cluster")]

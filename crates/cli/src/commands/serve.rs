@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use onefold_block::{MeasuredDevice, Measurements};
 use onefold_nbd::{
     Address, Config, Event, Export, ExportList, Limits, Listen, Server, ServerError, Tls, TlsMode,
@@ -167,7 +167,7 @@ fn waste(text: &str) -> Result<f64, String> {
 
 /// Whether connections are passed on to the gateways that have the volumes.
 #[cfg(feature = "cluster")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Follow {
     Yes,
     No,

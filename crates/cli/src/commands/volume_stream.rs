@@ -2,7 +2,7 @@
 
 use std::io::{self, BufReader, BufWriter, IsTerminal};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use onefold_volume::Transferred;
 
@@ -128,6 +128,8 @@ impl Import {
         mut volumes: Volumes,
         from: impl io::Read,
     ) -> Result<(Transferred, Doer<'static>)> {
+        use anyhow::Context;
+
         let Self { name, onto, .. } = self;
         let imported = match onto {
             Some(base) => {
