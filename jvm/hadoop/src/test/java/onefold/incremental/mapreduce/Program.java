@@ -57,8 +57,11 @@ final class Program {
         // by default a program notices after up to 5 seconds that its job has ended
         conf.setInt(Job.COMPLETION_POLL_INTERVAL_KEY, 50);
         conf.setInt(Job.PROGRESS_MONITOR_POLL_INTERVAL_KEY, 50);
-        try (OutputStream out = Files.newOutputStream(settings.resolve("core-site.xml"))) {
-            conf.writeXml(out);
+        // each part of Hadoop lets its own file outdo the others'
+        for (String part : new String[] {"core", "hdfs", "mapred", "yarn"}) {
+            try (OutputStream out = Files.newOutputStream(settings.resolve(part + "-site.xml"))) {
+                conf.writeXml(out);
+            }
         }
     }
 
