@@ -7,7 +7,7 @@ use onefold_cdc::{Choice, Chunker, Divisors, Kernel, Scheme, Secret};
 
 use crate::error::onefold_status::{ONEFOLD_END, ONEFOLD_OK};
 use crate::error::{Failure, done, guarded, onefold_status};
-use crate::pointers::{elements, free, handle, text, write};
+use crate::pointers::{elements, free, hand_over, handle, text, write};
 
 /// A chunker. Threads may share it; it keeps no state between calls.
 pub struct onefold_chunker {
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn onefold_chunker_new(
         // SAFETY: as above.
         let made = unsafe { make(options) }?;
         // SAFETY: as above.
-        unsafe { write(out, Box::into_raw(Box::new(made)), "out") }
+        unsafe { hand_over(out, made) }
     })
 }
 

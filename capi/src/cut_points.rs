@@ -7,7 +7,7 @@ use onefold_cdc::cut_points_parallel;
 
 use crate::chunker::onefold_chunker;
 use crate::error::{Failure, done, onefold_status};
-use crate::pointers::{elements, free, handle, write};
+use crate::pointers::{elements, free, hand_over, handle};
 
 /// The ends of all chunks of an input, in bytes.
 pub struct onefold_cut_points(Box<[u64]>);
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn onefold_cut(
             }
         };
         // SAFETY: as above.
-        unsafe { write(out, Box::into_raw(Box::new(onefold_cut_points(ends))), "out") }
+        unsafe { hand_over(out, onefold_cut_points(ends)) }
     })
 }
 

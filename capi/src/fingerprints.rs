@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
 
 use crate::error::{Failure, done, onefold_status};
-use crate::pointers::{elements, free, handle, text, write};
+use crate::pointers::{elements, free, hand_over, handle, text, write};
 
 /// Bytes of a fingerprint; a shorter digest is padded with zeros.
 pub const ONEFOLD_FINGERPRINT_LEN: usize = 32;
@@ -46,9 +46,8 @@ pub unsafe extern "C" fn onefold_fingerprinter_new(
             FingerprintAlgorithm::Sha1 => Fingerprinter::sha1(),
             other => return Err(Failure::argument(format!("{other} is not known here"))),
         };
-        let made = Box::into_raw(Box::new(onefold_fingerprinter(fingerprinter)));
         // SAFETY: as above.
-        unsafe { write(out, made, "out") }
+        unsafe { hand_over(out, onefold_fingerprinter(fingerprinter)) }
     })
 }
 

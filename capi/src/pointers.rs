@@ -66,6 +66,18 @@ pub(crate) unsafe fn write<T>(out: *mut T, value: T, what: &str) -> Result<(), F
     Ok(())
 }
 
+/// Makes a handle of `value`. If there is no room for it, nothing is kept.
+///
+/// # Safety
+/// As of [`write`].
+pub(crate) unsafe fn hand_over<T>(out: *mut *mut T, value: T) -> Result<(), Failure> {
+    if out.is_null() {
+        return Err(Failure::argument("out is NULL, expected room for the result"));
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { write(out, Box::into_raw(Box::new(value)), "out") }
+}
+
 /// Frees what `handle` stands for; NULL is nothing.
 ///
 /// # Safety

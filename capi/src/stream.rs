@@ -8,7 +8,7 @@ use onefold_cdc::Stream;
 use crate::chunker::onefold_chunker;
 use crate::error::onefold_status::{ONEFOLD_END, ONEFOLD_OK};
 use crate::error::{Failure, done, guarded, onefold_status};
-use crate::pointers::{free, handle, write};
+use crate::pointers::{free, hand_over, handle, write};
 
 /// Reads the next bytes into `buffer`, at most `len`, and returns how many they are: 0 at the end, and
 /// any negative number for an error. It must not call a function of the same stream.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn onefold_stream_new(
         let read = read.ok_or_else(|| Failure::argument("read is NULL"))?;
         let stream = onefold_stream(Stream::new(chunker, Reader { read, context }));
         // SAFETY: as above.
-        unsafe { write(out, Box::into_raw(Box::new(stream)), "out") }
+        unsafe { hand_over(out, stream) }
     })
 }
 

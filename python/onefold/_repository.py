@@ -134,9 +134,8 @@ class Repository:
         with RepositoryWarning. An interrupt ends the backup without a snapshot; what was stored
         stays, and the next backup reuses it. Raises RepositoryError if there is no snapshot.
         """
-        one = isinstance(paths, str | PathLike)
         return self._core.backup(
-            [paths] if one else list(paths),
+            [paths] if isinstance(paths, str | PathLike) else list(paths),
             host=_host() if host is None else host,
             user=_user(),
             tags=list(tags),

@@ -16,7 +16,7 @@ import io
 import os
 from datetime import datetime
 
-from fsspec.spec import AbstractFileSystem
+from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from onefold._onefold import Entry, Snapshot
 from onefold._repository import Repository

@@ -102,7 +102,7 @@ def test_a_second_backup_reads_what_changed_and_both_can_be_read(plain, source):
     first = plain.backup(source)
     assert plain.read("latest:sub/text").read() == b"one\ntwo\nthree\n"
     (source / "sub" / "text").write_text("four\n")
-    second = plain.backup(source, force=True)
+    second = plain.backup(source)
     assert second.parent == first.id and second.new_bytes < 100_000
     assert plain.read(f"{second.id}:sub/text").read() == b"four\n"
     assert plain.read(f"{first.id}:sub/text").read() == b"one\ntwo\nthree\n"
@@ -217,13 +217,12 @@ def test_an_interrupt_ends_a_backup_without_a_snapshot(tmp_path):
             print("finished")
     """
     place = tmp_path / "repository"
-    child = subprocess.Popen(
-        [sys.executable, "-c", program, place, folder], stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(0.05)
-    child.send_signal(2)
-    told = child.communicate(timeout=120)[0]
+    command = [sys.executable, "-c", program, place, folder]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as child:
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.05)
+        child.send_signal(2)
+        told = child.communicate(timeout=120)[0]
     # A machine that stored 400 MiB before the signal came proves nothing, and fails nothing.
     assert told in ("interrupted 0\n", "finished\n")
     assert child.returncode == 0
