@@ -1,6 +1,5 @@
 //! `onefold import borg`
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -56,7 +55,7 @@ impl Archive {
             time,
             host: self.hostname.clone(),
             user: self.username.clone(),
-            paths: vec![PathBuf::from("/")],
+            paths: vec![b"/".to_vec()],
             tags: vec![self.name.clone()],
             program: "borg".into(),
         })
