@@ -4,7 +4,7 @@ use std::env;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::skip;
 
@@ -17,6 +17,8 @@ const MAKE_CONTAINER: &str = include_str!("make_container.js");
 #[derive(Debug)]
 pub struct AzureServer {
     process: Child,
+    /// Held open: the emulator ends if it cannot write.
+    _output: BufReader<ChildStdout>,
     address: SocketAddr,
 }
 
@@ -43,11 +45,16 @@ impl AzureServer {
             .spawn()
             .expect("node runs azurite");
         let output = process.stdout.take().expect("it is piped");
-        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-        let address = lines
-            .find_map(|line| line.split_once("listening at http://")?.1.trim().parse().ok())
-            .expect("azurite says where it listens");
-        let server = Self { process, address };
+        let mut output = BufReader::new(output);
+        let address = loop {
+            let mut line = String::new();
+            let count = output.read_line(&mut line).expect("azurite writes text");
+            assert!(count > 0, "azurite ended without saying where it listens");
+            if let Some((_, address)) = line.split_once("listening at http://") {
+                break address.trim().parse().expect("azurite says its address");
+            }
+        };
+        let server = Self { process, _output: output, address };
         server.make_container("bucket");
         Some(server)
     }

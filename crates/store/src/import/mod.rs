@@ -41,7 +41,7 @@ pub struct Described {
     /// By which user.
     pub user: String,
     /// What was backed up.
-    pub paths: Vec<PathBuf>,
+    pub paths: Vec<Vec<u8>>,
     /// Its tags.
     pub tags: Vec<String>,
     /// The program that made it.

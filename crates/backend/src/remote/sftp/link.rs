@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use russh_sftp::protocol::StatusCode;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::metered::{Meter, Metered};
 use super::session::{Failure, Outcome, Session};
@@ -109,7 +110,8 @@ impl Link {
         let ssh = match &self.way {
             Way::Command(_) => None,
             Way::Ssh(way) => {
-                Some(ssh::connect(way, self.meter.clone()).await.map_err(Failure::from)?)
+                let connecting = ssh::connect(way, self.meter.clone());
+                Some(self.unless_silent(connecting).await??)
             }
         };
         let connection =
@@ -131,7 +133,7 @@ impl Link {
         {
             return Ok(Arc::clone(session));
         }
-        match self.start(connection).await {
+        match self.unless_silent(self.start(connection)).await? {
             Ok(session) => {
                 sessions.push(Arc::clone(&session));
                 Ok(session)
@@ -143,6 +145,14 @@ impl Link {
             }
             Err(failure) => Err(failure),
         }
+    }
+
+    /// What comes of `what`, unless no byte moves for too long.
+    async fn unless_silent<F: Future>(&self, what: F) -> Outcome<F::Output> {
+        let progress = &self.meter.progress;
+        progress.note(Instant::now());
+        let silent = |error| Failure::Broken(io::Error::new(io::ErrorKind::TimedOut, error));
+        progress.watch(what).await.map_err(silent)
     }
 
     async fn start(&self, connection: &Connection) -> Outcome<Arc<Session>> {

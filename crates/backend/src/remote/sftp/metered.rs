@@ -67,11 +67,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         ready!(poll_gate(&mut this.reads, context));
         let meter = &this.meter;
         let most = limit::piece(meter.download.as_ref()).min(buffer.remaining());
-        let mut piece = buffer.take(most);
+        let mut piece = ReadBuf::new(buffer.initialize_unfilled_to(most));
         ready!(Pin::new(&mut this.stream).poll_read(context, &mut piece))?;
         let count = piece.filled().len();
-        // SAFETY: `piece` is the unfilled part of `buffer`, and the stream has initialized `count` bytes of it.
-        unsafe { buffer.assume_init(count) };
         buffer.advance(count);
         meter.usage.receive(count);
         let until = close_gate(&mut this.reads, meter.download.as_ref(), count);

@@ -184,7 +184,6 @@ impl Objects for SftpObjects {
     }
 
     fn delete(&self, name: &str) -> Result<(), BackendError> {
-        check_name(name)?;
         self.wait(Operation::Delete, name, self.host.delete(name))
     }
 
@@ -283,6 +282,12 @@ impl Host {
     }
 
     async fn delete(&self, name: &str) -> Result<(), BackendError> {
+        check_name(name)?;
+        self.remove(name).await
+    }
+
+    /// Removes a file, whatever its name; succeeds if there is none.
+    async fn remove(&self, name: &str) -> Result<(), BackendError> {
         self.usage.request(RequestKind::Delete);
         let path = self.path(name);
         let removing = async |session: Arc<Session>| match session.remove(&path).await {
@@ -499,7 +504,13 @@ impl Host {
             }
             match named {
                 Ok(()) => {}
-                Err(Failure::Status(..)) => return Ok(session.stat(&probe).await.is_ok()),
+                Err(Failure::Status(..)) => {
+                    return match session.stat(&probe).await {
+                        Ok(_) => Ok(true),
+                        Err(failure) if failure.is_missing() => Ok(false),
+                        Err(failure) => Err(failure),
+                    };
+                }
                 Err(failure) => return Err(failure),
             }
         }
@@ -592,7 +603,7 @@ impl Host {
         let mut count = 0;
         for (name, entry) in self.walk("").await? {
             if is_temporary(&name) && is_old(&entry) {
-                self.delete(&name).await?;
+                self.remove(&name).await?;
                 count += 1;
             }
         }

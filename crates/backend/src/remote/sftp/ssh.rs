@@ -28,6 +28,9 @@ use crate::{Cause, SftpLocation};
 /// Servers close a connection after this many keys that they do not accept.
 const MAX_KEYS: usize = 6;
 
+/// How long it takes to notice that a connection has ended.
+const FAREWELL: Duration = Duration::from_millis(200);
+
 /// The most hosts on the way.
 const MAX_HOPS: usize = 8;
 
@@ -358,6 +361,10 @@ impl Target {
             if matches!(answer.map_err(|source| self.failed(source))?, AuthResult::Success) {
                 return Ok(());
             }
+        }
+        // A connection that broke accepts no key, either. One that the server ends by a message was refused.
+        if let Ok(Err(_)) = tokio::time::timeout(FAREWELL, &mut *handle).await {
+            return Err(self.failed(russh::Error::Disconnect));
         }
         let (user, host) = (self.user.clone(), self.shown());
         Err(SshError::Denied { user, host, tried: tried.to_string() })

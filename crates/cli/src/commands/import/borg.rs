@@ -1,6 +1,5 @@
 //! `onefold import borg`
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -56,7 +55,7 @@ impl Archive {
             time,
             host: self.hostname.clone(),
             user: self.username.clone(),
-            paths: vec![PathBuf::from("/")],
+            paths: vec![b"/".to_vec()],
             tags: vec![self.name.clone()],
             program: "borg".into(),
         })
@@ -89,9 +88,9 @@ impl Borg {
                 continue;
             }
             let place = format!("{}::{}", self.from, archive.name);
-            let export = ["export-tar", "--tar-format", "PAX", &place, "-"];
-            let tar =
-                Whole::start(&mut command(&export)).context("borg writes the archive as tar")?;
+            // The form of archive that Debian's borg 1.2 knows, and every later one by default.
+            let mut export = command(&["export-tar", &place, "-"]);
+            let tar = Whole::start(&mut export).context("borg writes the archive as tar")?;
             importer.import(&archive.name, tar, &described)?;
         }
         importer.finish()

@@ -6,6 +6,7 @@ mod restic;
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -124,7 +125,7 @@ impl Tar {
             time: self.time.unwrap_or_else(Time::now),
             host: self.host.unwrap_or_else(host::name),
             user: host::user(),
-            paths: vec![path],
+            paths: vec![path.into_os_string().into_vec()],
             tags: self.tags.iter().flat_map(TagList::tags).cloned().collect(),
             program: backup::Options::default().program,
         };

@@ -1,6 +1,5 @@
 //! `onefold import restic`
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, anyhow};
@@ -38,7 +37,7 @@ struct Told {
     hostname: String,
     #[serde(default)]
     username: String,
-    paths: Vec<PathBuf>,
+    paths: Vec<String>,
     #[serde(default)]
     tags: Option<Vec<String>>,
 }
@@ -52,7 +51,7 @@ impl Told {
             time,
             host: self.hostname.clone(),
             user: self.username.clone(),
-            paths: self.paths.clone(),
+            paths: self.paths.iter().map(|path| path.clone().into_bytes()).collect(),
             tags: self.tags.clone().unwrap_or_default(),
             program: "restic".into(),
         })
