@@ -18,10 +18,12 @@ pub(crate) enum Area {
     Web,
     /// Volumes over many machines, and Ceph, which keeps them
     Cluster,
+    /// Jobs of Hadoop that recompute only what changed
+    Jobs,
 }
 
 /// The areas beside the core: packages, and modules of the command's tests.
-const BESIDE_CORE: [(Area, &[&str], &[&str]); 4] = [
+const BESIDE_CORE: [(Area, &[&str], &[&str]); 5] = [
     (
         Area::Places,
         &["onefold-backend", "onefold-testkit"],
@@ -45,6 +47,7 @@ const BESIDE_CORE: [(Area, &[&str], &[&str]); 4] = [
     ),
     (Area::Web, &[], &["bench_page"]),
     (Area::Cluster, &["onefold-cluster"], &["cluster"]),
+    (Area::Jobs, &[], &["incremental"]),
 ];
 
 /// Tests that need Ceph, in a package of the places: its name, the file of its tests, the module. They
@@ -131,7 +134,7 @@ mod tests {
     fn the_core_leaves_out_what_another_area_runs() {
         let core = Area::Core.arguments().concat();
         let [.., on_ceph] = ON_CEPH;
-        for area in [Area::Places, Area::Volumes, Area::Web, Area::Cluster] {
+        for area in [Area::Places, Area::Volumes, Area::Web, Area::Cluster, Area::Jobs] {
             for word in area.arguments().concat().into_iter().filter(|word| word != on_ceph) {
                 let is_own = word.ends_with("::") || word.starts_with("onefold-");
                 assert!(!is_own || core.contains(&word), "{area:?}: {word}");

@@ -22,6 +22,7 @@ mod figures;
 mod floors;
 mod guest_kernel;
 mod instructions;
+mod jobs;
 mod loops;
 mod manifest;
 mod mutants;

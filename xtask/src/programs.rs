@@ -87,6 +87,12 @@ const NEEDS_OF_CLUSTERS: &[Need] = &[
     Need { program: "ceph-osd", package: "ceph-osd", why: "keeps the objects of a cluster" },
 ];
 
+/// What the tests of jobs need beside. Maven fetches the rest.
+const NEEDS_OF_JOBS: &[Need] = &[
+    Need { program: "javac", package: "openjdk-17-jdk-headless", why: "compiles and runs jobs" },
+    Need { program: "mvn", package: "maven", why: "builds the folder jvm and runs its tests" },
+];
+
 /// A cargo subcommand, and the rustup component that brings it.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
@@ -101,8 +107,10 @@ pub(crate) fn install<'a>(
     let emulated: Vec<&Target> = emulated.into_iter().collect();
     let has_clusters = area.is_none_or(|area| area == Area::Cluster);
     let of_clusters = if has_clusters { NEEDS_OF_CLUSTERS } else { &[] };
-    let needs =
-        NEEDS.iter().chain(of_clusters).chain(emulated.iter().flat_map(|target| target.needs));
+    let has_jobs = area.is_none_or(|area| area == Area::Jobs);
+    let of_jobs = if has_jobs { NEEDS_OF_JOBS } else { &[] };
+    let extra = of_clusters.iter().chain(of_jobs);
+    let needs = NEEDS.iter().chain(extra).chain(emulated.iter().flat_map(|target| target.needs));
     let missing: Vec<&Need> = needs.filter(|need| !need.is_met()).collect();
     for need in &missing {
         println!("setup: {} is missing; {}", need.program, need.why);

@@ -11,7 +11,7 @@ use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
 use crate::{
-    cluster_demo, dataset, guest_kernel, instructions, old_program, programs, s3_server, tidy,
+    cluster_demo, dataset, guest_kernel, instructions, jobs, old_program, programs, s3_server, tidy,
 };
 
 /// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:
@@ -57,6 +57,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     });
     if options.area.is_none_or(|area| area == Area::Cluster) {
         try_cluster(cargo, &mut checks, &mut tally);
+    }
+    if options.area.is_none_or(|area| area == Area::Jobs) {
+        checks.time("test jobs", || {
+            jobs::run(cargo, &mut tally, |command, line| stream(command, line))
+        });
     }
     if has_core {
         check_kernels(options, cargo, &mut checks, &mut tally);

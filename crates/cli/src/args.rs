@@ -129,6 +129,7 @@ pub(crate) enum Command {
     Volume(commands::volume::Volume),
     Serve(commands::serve::Serve),
     Cluster(commands::cluster::Cluster),
+    Incremental(commands::incremental::Incremental),
     #[command(hide = true)]
     Trace(commands::moved::Moved),
     Completion(commands::completion::Completion),
@@ -160,6 +161,7 @@ impl Command {
             Self::Volume(volume) => volume.run(console),
             Self::Serve(serve) => serve.run(console),
             Self::Cluster(cluster) => cluster.run(console),
+            Self::Incremental(incremental) => incremental.run(),
             Self::Trace(moved) => moved.refuse("trace", "trace"),
             Self::Completion(completion) => completion.run(),
         }

@@ -13,6 +13,7 @@ pub(crate) mod diff;
 pub(crate) mod dump;
 pub(crate) mod find;
 pub(crate) mod forget;
+pub(crate) mod incremental;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod ls;

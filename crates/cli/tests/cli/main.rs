@@ -23,6 +23,7 @@ mod from_programs;
 mod full_disk;
 mod going_back;
 mod guest;
+mod incremental;
 mod interruption;
 mod known_places;
 mod lab;
