@@ -24,10 +24,12 @@ pub(crate) enum Area {
     Packages,
     /// Kernels for GPUs on what needs none, and what uses them
     Gpu,
+    /// Jobs of Hadoop and Spark that recompute only what changed
+    Jobs,
 }
 
 /// The areas beside the core: packages, and modules of the command's tests.
-const BESIDE_CORE: [(Area, &[&str], &[&str]); 7] = [
+const BESIDE_CORE: [(Area, &[&str], &[&str]); 8] = [
     (
         Area::Places,
         &["onefold-backend", "onefold-testkit"],
@@ -54,6 +56,7 @@ const BESIDE_CORE: [(Area, &[&str], &[&str]); 7] = [
     (Area::Languages, &["onefold-capi", "onefold-python"], &[]),
     (Area::Packages, &[], &[]),
     (Area::Gpu, &["onefold-gpu"], &["gpu"]),
+    (Area::Jobs, &[], &["incremental"]),
 ];
 
 /// Tests that need Ceph, in a package of the places: its name, the file of its tests, the module. They

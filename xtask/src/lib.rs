@@ -25,6 +25,7 @@ mod floors;
 mod gpu_kernels;
 mod guest_kernel;
 mod instructions;
+mod jobs;
 mod loops;
 mod manifest;
 mod mutants;

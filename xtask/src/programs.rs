@@ -109,6 +109,12 @@ const NEEDS_OF_GPUS: &[Need] = &[
     Need { program: "oclgrind", package: "oclgrind", why: "finds races in the kernels" },
 ];
 
+/// What the tests of jobs need beside. Maven fetches the rest.
+const NEEDS_OF_JOBS: &[Need] = &[
+    Need { program: "javac", package: "openjdk-17-jdk-headless", why: "compiles and runs jobs" },
+    Need { program: "mvn", package: "maven", why: "builds the folder jvm and runs its tests" },
+];
+
 /// A cargo subcommand, and the rustup component that brings it.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
@@ -125,10 +131,13 @@ pub(crate) fn install<'a>(
     let of_clusters = if has_clusters { NEEDS_OF_CLUSTERS } else { &[] };
     let has_gpus = area.is_none_or(|area| area == Area::Gpu);
     let of_gpus = if has_gpus { NEEDS_OF_GPUS } else { &[] };
+    let has_jobs = area.is_none_or(|area| area == Area::Jobs);
+    let of_jobs = if has_jobs { NEEDS_OF_JOBS } else { &[] };
     let needs = NEEDS
         .iter()
         .chain(of_clusters)
         .chain(of_gpus)
+        .chain(of_jobs)
         .chain(emulated.iter().flat_map(|target| target.needs));
     let missing: Vec<&Need> = needs.filter(|need| !need.is_met()).collect();
     for need in &missing {

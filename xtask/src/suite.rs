@@ -11,8 +11,8 @@ use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
 use crate::{
-    azure_server, cluster_demo, dataset, gpu_kernels, guest_kernel, instructions, old_program,
-    programs, s3_server, tidy, wheel,
+    azure_server, cluster_demo, dataset, gpu_kernels, guest_kernel, instructions, jobs,
+    old_program, programs, s3_server, tidy, wheel,
 };
 
 /// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:
@@ -65,6 +65,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     if options.area.is_none_or(|area| area == Area::Gpu) {
         checks.run("gpu-kernels", || check_gpu_kernels(cargo, &mut tally));
+    }
+    if options.area.is_none_or(|area| area == Area::Jobs) {
+        checks.time("test jobs", || {
+            jobs::run(cargo, &mut tally, |command, line| stream(command, line))
+        });
     }
     if has_core {
         check_kernels(options, cargo, &mut checks, &mut tally);

@@ -50,6 +50,23 @@ impl Tally {
         }
     }
 
+    /// Takes one line of the output of Maven's test runner, which sums up each class.
+    pub(crate) fn read_maven_line(&mut self, line: &str) {
+        if let Some((_, sums)) = line.split_once("] Tests run: ")
+            && let Some((sums, _)) = sums.split_once(" -- in ")
+        {
+            let run = number_before(sums, ", Failures");
+            let failed = number_after(sums, "Failures: ") + number_after(sums, "Errors: ");
+            let skipped = number_after(sums, "Skipped: ");
+            self.counts.passed += run.saturating_sub(failed + skipped);
+            self.counts.failed += failed;
+            self.counts.skipped += skipped;
+        } else if line.contains(" <<< FAILURE!") || line.contains(" <<< ERROR!") {
+            let name = line.trim_start_matches("[ERROR] ");
+            self.failed.push(name.split(" -- ").next().unwrap_or(name).to_owned());
+        }
+    }
+
     /// Takes one line of the skip log.
     ///
     /// A line of another form counts as a skip too: what a test wrote there is not lost.
@@ -118,6 +135,13 @@ impl Tally {
 /// Whether `name`, with or without its module path, names `test`.
 fn is_test(test: &str, name: &str) -> bool {
     test.strip_suffix(name).is_some_and(|path| path.is_empty() || path.ends_with("::"))
+}
+
+/// The number that stands after `word`, or 0.
+fn number_after(line: &str, word: &str) -> u64 {
+    let Some((_, after)) = line.split_once(word) else { return 0 };
+    let digits = after.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+    digits.parse().unwrap_or(0)
 }
 
 /// The number that stands before `word`, or 0.
@@ -203,5 +227,22 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let mut tally = Tally::default();
         tally.note_unexplained_failure();
         assert_eq!(tally.counts().failed, 1);
+    }
+
+    #[test]
+    fn what_maven_says_of_each_class_is_counted_once() {
+        let mut tally = Tally::default();
+        for line in [
+            "[INFO] Running onefold.incremental.memo.MemoTest",
+            "[INFO] Tests run: 10, Failures: 0, Errors: 0, Skipped: 1, Time elapsed: 1.2 s -- in a.MemoTest",
+            "[ERROR] Tests run: 4, Failures: 1, Errors: 2, Skipped: 0, Time elapsed: 1 s <<< FAILURE! -- in a.B",
+            "[ERROR] a.B.oneFails -- Time elapsed: 0.1 s <<< FAILURE!",
+            "[ERROR] a.B.anotherFails -- Time elapsed: 0.1 s <<< ERROR!",
+            "[INFO] Tests run: 14, Failures: 1, Errors: 2, Skipped: 1",
+        ] {
+            tally.read_maven_line(line);
+        }
+        assert_eq!(tally.counts(), Counts { passed: 10, failed: 3, skipped: 1 });
+        assert_eq!(tally.failed(), ["a.B.oneFails", "a.B.anotherFails"]);
     }
 }

@@ -136,6 +136,7 @@ pub(crate) enum Command {
     #[cfg(not(feature = "cluster"))]
     #[command(hide = true)]
     Cluster(crate::cluster::Absent),
+    Incremental(commands::incremental::Incremental),
     #[command(hide = true)]
     Trace(commands::moved::Moved),
     Completion(commands::completion::Completion),
@@ -171,6 +172,7 @@ impl Command {
             Self::Volume(volume) => volume.run(console),
             Self::Serve(serve) => serve.run(console),
             Self::Cluster(cluster) => cluster.run(console),
+            Self::Incremental(incremental) => incremental.run(),
             Self::Trace(moved) => moved.refuse("trace", "trace"),
             Self::Completion(completion) => completion.run(),
             Self::Manual(manual) => manual.run(console),

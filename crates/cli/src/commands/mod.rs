@@ -17,6 +17,7 @@ pub(crate) mod dump;
 pub(crate) mod find;
 pub(crate) mod forget;
 pub(crate) mod import;
+pub(crate) mod incremental;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod ls;

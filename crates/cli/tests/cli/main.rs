@@ -28,6 +28,7 @@ mod going_back;
 mod gpu;
 mod guest;
 mod import;
+mod incremental;
 mod interruption;
 mod known_places;
 mod lab;
