@@ -47,7 +47,7 @@ const BESIDE_CORE: [(Area, &[&str], &[&str]); 5] = [
     ),
     (Area::Web, &[], &["bench_page"]),
     (Area::Cluster, &["onefold-cluster"], &["cluster"]),
-    (Area::Gpu, &["onefold-gpu"], &["gpu"]),
+    (Area::Gpu, &["onefold-gpu"], &[]),
 ];
 
 /// Tests that need Ceph, in a package of the places: its name, the file of its tests, the module. They

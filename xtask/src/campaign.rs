@@ -2,7 +2,7 @@
 //! what writes, and the kernels under what watches each access to memory.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -106,30 +106,6 @@ pub(crate) fn plays(seeds: u32, out: Option<&Path>) -> Result<()> {
     )?;
     println!("campaign: nothing that was acknowledged was lost");
     outcome.write(out)
-}
-
-/// Compares and measures `device` with `onefold bench gpu`, built here unless there is a `program`; its record
-/// goes to `out`. `amounts` are the bytes to measure and to compare.
-pub(crate) fn gpu(
-    device: &str,
-    [bytes, equality]: [&str; 2],
-    program: Option<PathBuf>,
-    out: &Path,
-) -> Result<()> {
-    let program = match program {
-        Some(program) => program,
-        None => {
-            let build = ["build", "--release", "--bin", "onefold"];
-            run(Command::new("cargo").args(build).current_dir(workspace::root()))?;
-            workspace::target_dir().join("release/onefold")
-        }
-    };
-    run(Command::new(program)
-        .args(["bench", "gpu", "--device", device, "--bytes", bytes, "--equality", equality])
-        .arg("--json")
-        .arg(out)
-        .arg("--html")
-        .arg(out.with_extension("html")))
 }
 
 /// Kills `onefold serve` under load `kills` times and in the midst of each other operation, as often

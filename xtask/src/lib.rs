@@ -196,24 +196,6 @@ enum CampaignCommand {
         #[arg(long)]
         out: PathBuf,
     },
-    /// Compare and measure a GPU, in at most ten minutes: build the program, and run `bench gpu` with it
-    Gpu {
-        /// The device, as `onefold devices` names it
-        #[arg(long, default_value = "cuda:0")]
-        device: String,
-        /// Bytes of random data in memory, as `bench gpu` takes them
-        #[arg(long, default_value = "1GiB")]
-        bytes: String,
-        /// Bytes of mixed data on which every chunk is compared first
-        #[arg(long, default_value = "64GiB")]
-        equality: String,
-        /// A program that was built elsewhere, for a machine without a compiler
-        #[arg(long)]
-        program: Option<PathBuf>,
-        /// The record to write, e.g. docs/records/NAME.json
-        #[arg(long)]
-        out: PathBuf,
-    },
     /// Run the tests of the kernels under the address sanitizer
     Asan,
     /// Run the tests of the kernels' edges in Miri
@@ -272,9 +254,6 @@ pub fn run() -> ExitCode {
         }
         Command::Campaign(CampaignCommand::Room { seconds, out }) => {
             campaign::room(seconds, out.as_deref())
-        }
-        Command::Campaign(CampaignCommand::Gpu { device, bytes, equality, program, out }) => {
-            campaign::gpu(&device, [&bytes, &equality], program, &out)
         }
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),

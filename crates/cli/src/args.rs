@@ -123,8 +123,6 @@ pub(crate) enum Command {
     Stats(commands::stats::Stats),
     Chunk(commands::chunk::Chunk),
     Algorithms(commands::algorithms::Algorithms),
-    #[cfg(feature = "gpu")]
-    Devices(commands::devices::Devices),
     Bench(commands::bench::Bench),
     Key(commands::key::Key),
     Cache(commands::cache::Cache),
@@ -156,8 +154,6 @@ impl Command {
             Self::Stats(stats) => stats.run(console),
             Self::Chunk(chunk) => chunk.run(console),
             Self::Algorithms(algorithms) => algorithms.run(console),
-            #[cfg(feature = "gpu")]
-            Self::Devices(devices) => devices.run(console),
             Self::Bench(bench) => bench.run(console),
             Self::Key(key) => key.run(console),
             Self::Cache(cache) => cache.run(console),

@@ -9,8 +9,6 @@ mod chunking;
 mod cluster;
 mod commands;
 mod console;
-#[cfg(feature = "gpu")]
-mod device;
 mod domain;
 mod encryption;
 mod exit;

@@ -8,18 +8,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_cdc::{Chunker, Kernel, Params, Stream};
-#[cfg(feature = "gpu")]
-use onefold_fingerprint::FingerprintAlgorithm;
-use onefold_fingerprint::{Fingerprint, Fingerprinter};
-#[cfg(feature = "gpu")]
-use onefold_gpu::{Device, RunError, Settings};
+use onefold_fingerprint::Fingerprinter;
 use serde::Serialize;
 
 use crate::chunking::{SchemeArgs, kernels};
 use crate::console::Console;
 use crate::count::count;
-#[cfg(feature = "gpu")]
-use crate::device::DeviceArgs;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::secret_file;
@@ -35,7 +29,6 @@ their sizes unless you give others.
 Examples:
   onefold chunk disk.img
   onefold chunk --algorithm mincdc --avg 8KiB --summary disk.img > /dev/null
-  onefold chunk --device cuda:0 disk.img
   tar c ~/src | onefold chunk --algorithm fastcdc --min 2KiB --avg 8KiB \\
       --max 64KiB -
   onefold chunk --algorithm gear-aes --secret-file key disk.img
@@ -58,24 +51,14 @@ pub(crate) struct Chunk {
     /// A file with the secret, 32 bytes or 64 hexadecimal digits, that keys the algorithm
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    #[cfg(feature = "gpu")]
-    #[command(flatten)]
-    device: DeviceArgs,
     /// At the end, print the number of chunks and their mean length to standard error
     #[arg(long)]
     summary: bool,
 }
 
-/// A chunk of the file.
-struct Cut {
-    offset: u64,
-    length: usize,
-    fingerprint: Fingerprint,
-}
-
 /// A chunk in JSON.
 #[derive(Serialize)]
-struct CutInJson {
+struct Cut {
     offset: u64,
     length: usize,
     fingerprint: String,
@@ -86,13 +69,6 @@ impl Chunk {
         let secret = self.secret_file.as_deref().map(secret_file::read).transpose()?;
         let params = Params { secret, ..self.scheme.params()? };
         let chunker = Chunker::with_kernel(&params, self.kernel)?;
-        #[cfg(feature = "gpu")]
-        {
-            let mut settings = Settings::new(Some(FingerprintAlgorithm::Blake3));
-            if let Some(device) = self.device.choose(&chunker, &mut settings, console)? {
-                return self.run_on(&*device, &chunker, &settings, console);
-            }
-        }
         console.detail(format_args!("kernel {}", chunker.kernel()));
         let fingerprinter = Fingerprinter::blake3();
         let mut stream = Stream::new(chunker, open(&self.file)?);
@@ -104,80 +80,30 @@ impl Chunk {
             let Some(chunk) = next else { break };
             let length = chunk.len();
             let fingerprint = fingerprinter.fingerprint(chunk);
-            show(&mut output, Cut { offset, length, fingerprint }, console)?;
+            match console.is_json() {
+                true => {
+                    let fingerprint = fingerprint.to_string();
+                    output.json_line(&Cut { offset, length, fingerprint })
+                }
+                false => output.line(format!("{offset} {length} {fingerprint}")),
+            }?;
             offset += length as u64;
             chunks += 1;
         }
         output.finish()?;
-        self.summarise(offset, chunks, console);
-        Ok(Exit::Fine)
-    }
-
-    /// The same by a device.
-    #[cfg(feature = "gpu")]
-    fn run_on(
-        &self,
-        device: &dyn Device,
-        chunker: &Chunker,
-        settings: &Settings,
-        console: &Console,
-    ) -> Result<Exit> {
-        let file = open(&self.file)?;
-        let mut output = Output::new();
-        let mut trouble = Ok(());
-        let outcome = onefold_gpu::run(device, chunker, settings, file, |piece| {
-            for chunk in piece.chunks() {
-                let fingerprint = chunk.fingerprint.expect("settings ask for one");
-                let length = (chunk.end - chunk.start) as usize;
-                let cut = Cut { offset: chunk.start, length, fingerprint };
-                trouble = show(&mut output, cut, console);
-                if trouble.is_err() || output.is_closed() {
-                    return Err(io::Error::other("the output has ended"));
-                }
-            }
-            Ok(())
-        });
-        trouble?;
-        let summary = match outcome {
-            Err(_) if output.is_closed() => return Ok(Exit::Fine),
-            Err(RunError::Read(error)) => {
-                let place = || format!("cannot read '{}'", self.file.display());
-                return Err(error).with_context(place);
-            }
-            outcome => outcome?,
-        };
-        output.finish()?;
-        if let Some(lost) = &summary.lost {
-            console.warn(format_args!("{lost}; the CPU did the rest"));
-        }
-        self.summarise(summary.bytes, summary.chunks, console);
-        Ok(Exit::Fine)
-    }
-
-    fn summarise(&self, bytes: u64, chunks: u64, console: &Console) {
         if self.summary {
-            let mean = bytes.checked_div(chunks).unwrap_or(0);
-            let (bytes, mean) = (HumanBytes(bytes), count(mean, "byte", "bytes"));
+            let mean = offset.checked_div(chunks).unwrap_or(0);
+            let (bytes, mean) = (HumanBytes(offset), count(mean, "byte", "bytes"));
             let chunks = count(chunks, "chunk", "chunks");
             console.line(format_args!("{bytes} in {chunks}, {mean} in the mean"));
         }
+        Ok(Exit::Fine)
     }
 }
 
-fn show(output: &mut Output, cut: Cut, console: &Console) -> Result<()> {
-    let Cut { offset, length, fingerprint } = cut;
-    match console.is_json() {
-        true => {
-            let fingerprint = fingerprint.to_string();
-            output.json_line(&CutInJson { offset, length, fingerprint })
-        }
-        false => output.line(format!("{offset} {length} {fingerprint}")),
-    }
-}
-
-fn open(path: &Path) -> Result<Box<dyn Read + Send>> {
+fn open(path: &Path) -> Result<Box<dyn Read>> {
     if path.as_os_str() == "-" {
-        return Ok(Box::new(io::stdin()));
+        return Ok(Box::new(io::stdin().lock()));
     }
     let file = File::open(path).with_context(|| format!("cannot open '{}'", path.display()))?;
     Ok(Box::new(file))

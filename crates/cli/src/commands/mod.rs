@@ -9,8 +9,6 @@ pub(crate) mod chunk;
 pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod copy;
-#[cfg(feature = "gpu")]
-pub(crate) mod devices;
 pub(crate) mod diff;
 pub(crate) mod dump;
 pub(crate) mod find;

@@ -22,8 +22,6 @@ mod forget_and_prune;
 mod from_programs;
 mod full_disk;
 mod going_back;
-#[cfg(feature = "gpu")]
-mod gpu;
 mod guest;
 mod interruption;
 mod known_places;

@@ -3,8 +3,6 @@
 mod choices;
 mod compare;
 mod enough;
-#[cfg(feature = "gpu")]
-mod gpu;
 mod recommend;
 mod run;
 
@@ -38,8 +36,6 @@ enum Command {
     Run(run::Run),
     Recommend(recommend::Recommend),
     Compare(compare::Compare),
-    #[cfg(feature = "gpu")]
-    Gpu(gpu::Gpu),
     #[command(hide = true)]
     Dataset(Moved),
     #[command(hide = true)]
@@ -52,8 +48,6 @@ impl Bench {
             Command::Run(run) => run.run(console),
             Command::Recommend(recommend) => recommend.run(console),
             Command::Compare(compare) => compare.run(console),
-            #[cfg(feature = "gpu")]
-            Command::Gpu(gpu) => gpu.run(console),
             Command::Dataset(moved) => moved.refuse("bench dataset", "dataset"),
             Command::Paper(moved) => moved.refuse("bench paper", "paper"),
         }
