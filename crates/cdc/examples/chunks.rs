@@ -15,7 +15,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         show(file, File::open(file)?, &chunker, &mut known)?;
     }
     if files.is_empty() {
-        let first: Vec<u8> = (0..500_000_u32).map(|i| (i.wrapping_mul(i) >> 9) as u8).collect();
+        let mut state = 1_u64;
+        let xorshift = |_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        let first: Vec<u8> = (0..500_000).map(xorshift).collect();
         let mut second = first.clone();
         second.splice(1000..1000, *b"a few bytes more");
         show("first", &first[..], &chunker, &mut known)?;

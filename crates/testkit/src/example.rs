@@ -5,5 +5,11 @@ use std::process::Command;
 pub fn example(name: &str) -> Command {
     let test = std::env::current_exe().expect("a test knows where it is");
     let built = test.ancestors().nth(2).expect("a test lies in deps, beside examples");
-    Command::new(built.join("examples").join(name))
+    let program = built.join("examples").join(name);
+    assert!(
+        program.exists(),
+        "{} is not built: `cargo test` builds examples unless --test picks tests",
+        program.display()
+    );
+    Command::new(program)
 }
