@@ -17,7 +17,12 @@ const INSTALLED: &str = "onefold-packages";
 /// # Errors
 ///
 /// If they are missing and cannot be installed.
-pub(crate) fn environment(cargo: Cargo, name: &str, packages: &[&str], options: &[&str]) -> Result<PathBuf> {
+pub(crate) fn environment(
+    cargo: Cargo,
+    name: &str,
+    packages: &[&str],
+    options: &[&str],
+) -> Result<PathBuf> {
     let folder = workspace::target_dir().join(name);
     install(&folder, packages, options, cargo)?;
     Ok(folder)
@@ -39,7 +44,9 @@ fn install(folder: &Path, packages: &[&str], options: &[&str], cargo: Cargo) -> 
     println!("setup: pip install {wanted}");
     programs::succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))?;
     let pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install"];
-    programs::succeed(Command::new(folder.join("bin/python")).args(pip).args(options).args(packages))?;
+    programs::succeed(
+        Command::new(folder.join("bin/python")).args(pip).args(options).args(packages),
+    )?;
     fs::write(&marker, wanted).with_context(|| marker.display().to_string())
 }
 

@@ -103,8 +103,8 @@ pub use rapid::{
 pub use scheme::Scheme;
 pub use secret::Secret;
 pub use stream::Stream;
-pub use tables::{LeastHash, Tables, WindowHash, WindowTest};
 pub use stretch::decided_cuts;
+pub use tables::{LeastHash, Tables, WindowHash, WindowTest};
 
 /// Runs what the file that readers see first shows.
 #[cfg(doctest)]

@@ -134,8 +134,8 @@ mod tests {
             WindowHash::Gear => h.wrapping_mul(2).wrapping_add(t(e.into())),
             WindowHash::Gear32 => h.wrapping_mul(2).wrapping_add(t(e.into())) % (1 << 32),
             WindowHash::Gear16 => h.wrapping_mul(2).wrapping_add(t(e.into())) % (1 << 16),
-            WindowHash::Rabin => (h << 8) % (1 << 53) ^ t((h >> 45) as usize ^ usize::from(e)),
-            WindowHash::Crc => h >> 8 ^ t(h as usize % 256 ^ usize::from(e)),
+            WindowHash::Rabin => ((h << 8) % (1 << 53)) ^ t((h >> 45) as usize ^ usize::from(e)),
+            WindowHash::Crc => (h >> 8) ^ t((h as usize % 256) ^ usize::from(e)),
             WindowHash::Buzhash => u64::from((h as u32).rotate_left(1)) ^ t(e.into()),
         })
     }

@@ -329,9 +329,9 @@ fn push(kernel: Kernel, table: &[u64], hash: u64, byte: u8) -> u64 {
         Kernel::CandidatesGear32 => (hash * 2 + at(byte)) % (1 << 32),
         Kernel::CandidatesGear16 => (hash * 2 + at(byte)) % (1 << 16),
         Kernel::CandidatesRabin | Kernel::DirectRabin => {
-            (hash << 8) % (1 << 53) ^ at(hash >> 45 ^ byte)
+            ((hash << 8) % (1 << 53)) ^ at((hash >> 45) ^ byte)
         }
-        Kernel::CandidatesCrc => hash >> 8 ^ at(hash % 256 ^ byte),
+        Kernel::CandidatesCrc => (hash >> 8) ^ at((hash % 256) ^ byte),
         Kernel::CandidatesBuzhash => u64::from((hash as u32).rotate_left(1)) ^ at(byte),
         other => panic!("{other:?} has no rolling hash"),
     }

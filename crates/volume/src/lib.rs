@@ -68,7 +68,9 @@ pub use pool::open::Pool;
 pub use pool::sharing::{SharedPage, Use};
 pub use pool::statistics::Statistics;
 pub use pool::volumes::VolumeInfo;
-pub use sharing::{PageHint, RegisteredAs, SharedLog, SharedRoom, SharedState, Sharing};
+pub use sharing::{
+    PageHint, RegisteredAs, SharedLog, SharedLook, SharedRoom, SharedState, Sharing,
+};
 pub use transfer::stream::StreamHead;
 pub use transfer::volumes::Transferred;
 pub use upkeep::check::Checked;

@@ -49,6 +49,9 @@ pub struct SharedState {
     pub is_sealed: bool,
 }
 
+/// What a shared container is, and the bytes that it has.
+pub type SharedLook = (SharedState, Box<dyn LogReader>);
+
 /// The room that all who share containers leave for new pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedRoom {
@@ -99,10 +102,7 @@ pub trait Sharing: Send + Sync {
     -> Result<(), VolumeError>;
 
     /// What container `name` is, and the bytes that it has; none if it is gone.
-    fn look(
-        &self,
-        name: SharedName,
-    ) -> Result<Option<(SharedState, Box<dyn LogReader>)>, VolumeError>;
+    fn look(&self, name: SharedName) -> Result<Option<SharedLook>, VolumeError>;
 
     /// Container `name`, to be read.
     fn reader(&self, name: SharedName) -> Result<Box<dyn LogReader>, BackendError>;

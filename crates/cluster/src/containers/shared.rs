@@ -9,8 +9,8 @@ use onefold_backend::{BackendError, LogReader, Operation};
 use onefold_fingerprint::Fingerprint;
 use onefold_seal::ObjectId;
 use onefold_volume::{
-    PageHint, RegisteredAs, SharedLog, SharedName, SharedRoom, SharedState, Sharing, VolumeError,
-    Writer,
+    PageHint, RegisteredAs, SharedLog, SharedLook, SharedName, SharedRoom, SharedState, Sharing,
+    VolumeError, Writer,
 };
 
 use super::container::{Containers, Look};
@@ -121,10 +121,7 @@ impl Sharing for SharedContainers {
         sealed.map(drop).map_err(|error| failed(Operation::Write, error))
     }
 
-    fn look(
-        &self,
-        name: SharedName,
-    ) -> Result<Option<(SharedState, Box<dyn LogReader>)>, VolumeError> {
+    fn look(&self, name: SharedName) -> Result<Option<SharedLook>, VolumeError> {
         let (name, containers) = (name_of(&name), self.containers.clone());
         let found = containers.look(&name).map_err(|error| failed(Operation::Read, error))?;
         let Some(Look { length: len, sealed, .. }) = found else { return Ok(None) };
