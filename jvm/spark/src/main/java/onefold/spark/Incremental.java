@@ -176,7 +176,7 @@ public final class Incremental {
         public <K, V> Planned<JavaPairRDD<K, V>> reduceByKey(Function2<V, V, V> reduce) throws IOException {
             Planned<JavaRDD<Tuple2<K, V>>> pairs =
                 run(new JavaFunctions(map, any(reduce), 1), job("reduceByKey", new TreeMap<>(), map, reduce));
-            return new Planned<>(JavaPairRDD.fromJavaRDD(pairs.rdd()).reduceByKey(reduce), pairs.planner());
+            return new Planned<>(pairs(pairs.rdd()).reduceByKey(reduce), pairs.planner());
         }
 
         /**
@@ -197,7 +197,7 @@ public final class Incremental {
             Metrics metrics = Metrics.of(context);
             TreePlanner planner = new TreePlanner(context, job, stage, metrics, parts);
             JavaRDD<byte[]> out = Stage.run(context, job, stage, planner, metrics, false);
-            return new Planned<>(JavaPairRDD.fromJavaRDD(Incremental.<Tuple2<K, V>>decoded(out)), planner::report);
+            return new Planned<>(pairs(Incremental.<Tuple2<K, V>>decoded(out)), planner::report);
         }
     }
 
@@ -221,6 +221,11 @@ public final class Incremental {
     @SuppressWarnings("unchecked")
     private static Function2<Object, Object, Object> any(Function2<?, ?, ?> function) {
         return (Function2<Object, Object, Object>) function;
+    }
+
+    /** With the class that Spark collects pairs by. */
+    private static <K, V> JavaPairRDD<K, V> pairs(JavaRDD<Tuple2<K, V>> results) {
+        return results.mapToPair(pair -> pair);
     }
 
     /** The objects of frames; the memo's folder is the user's own, so they are what this job wrote. */
