@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use crate::exit::Exit;
 use crate::measuring::cluster::{dedup, faults, peers, take_over};
 use crate::measuring::volumes::{memory, qcow2};
-use crate::measuring::{campaign, nbd, traces};
+use crate::measuring::{campaign, incremental, nbd, traces};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -33,6 +33,7 @@ Examples:
       --out docs/records/NAME.json
   cargo lab campaign cluster-dedup --onefold target/release/onefold --images DIR/vm-count-3 \\
       --out docs/records/NAME.json
+  cargo lab campaign incremental --python VENV/bin/python --dir DIR --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
 /// Measure the index, tables, volumes and repositories far away, for hours
@@ -100,6 +101,8 @@ enum Command {
     /// Measure what three gateways of a cluster store of disk images that resemble one another, and what a
     /// write costs
     ClusterDedup(dedup::Options),
+    /// Measure Spark jobs with a memo after changes of their input (Shredder, figure 15)
+    Incremental(incremental::Options),
     /// Measure commands on a simulated line to a repository far away
     FarAway(campaign::FarAway),
 }
@@ -120,6 +123,7 @@ impl Campaign {
             Command::ClusterTakeOver(options) => take_over::measure(&options),
             Command::ClusterPeers(options) => peers::measure(&options),
             Command::ClusterDedup(options) => dedup::measure(&options),
+            Command::Incremental(options) => incremental::measure(&options),
             Command::FarAway(options) => campaign::far_away(&options),
         }?;
         Ok(Exit::Fine)
