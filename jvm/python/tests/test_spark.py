@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
@@ -188,10 +187,10 @@ def test_a_new_folder_is_the_users_own(spark, source, memo):
 
 
 def test_what_cannot_be_told_runs_without_a_memo_and_says_so(spark, source, memo):
-    lock = threading.local()
+    view = memoryview(b"abc")  # goes to the workers, but cannot be taken apart
 
     def f(lines):
-        return [len(vars(lock)) for _ in lines]
+        return [len(view) for _ in lines]
 
     with pytest.warns(UserWarning, match="version="):
         results = incremental(spark, source, memo=memo, mean=MEAN).map_partitions(f)

@@ -126,6 +126,7 @@ def main():
     parser.add_argument("--limit", type=int)
     parser.add_argument("--only-inputs", action="store_true")
     options = parser.parse_args()
+    options.dir = options.dir.resolve()
     options.dir.mkdir(parents=True, exist_ok=True)
     cores = os.cpu_count()
     spark = (
