@@ -1,6 +1,7 @@
 package onefold.incremental.mapreduce;
 
 import java.io.IOException;
+import onefold.incremental.layout.SplitRef;
 import org.apache.hadoop.io.RawComparator;
 import org.apache.hadoop.io.Text;
 import org.apache.hadoop.mapred.JobConf;
@@ -17,6 +18,7 @@ import org.apache.hadoop.mapreduce.StatusReporter;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.counters.GenericCounter;
+import org.apache.hadoop.mapreduce.lib.input.FileSplit;
 import org.apache.hadoop.mapreduce.lib.map.WrappedMapper;
 import org.apache.hadoop.mapreduce.lib.reduce.WrappedReducer;
 import org.apache.hadoop.mapreduce.task.MapContextImpl;
@@ -55,7 +57,7 @@ public final class MemoMapper extends Mapper<Object, Object, Object, Object> {
             MemoReader records = new MemoReader(job, item, looked);
             Counts.Own<Counter> counters = new Counts.Own<>(name -> new GenericCounter(name.name(), name.name()));
             WatchedContext watched = new WatchedContext(conf, context, new Reader(records), new Writer(output),
-                new Reporter(counters, context, records), looked);
+                new Reporter(counters, context, records), item.split(), looked);
             Class<?> type = job.getClass(Shape.MAPPER, Mapper.class);
             Mapper<Object, Object, Object, Object> mapper =
                 (Mapper<Object, Object, Object, Object>) ReflectionUtils.newInstance(type, conf);
@@ -191,9 +193,11 @@ public final class MemoMapper extends Mapper<Object, Object, Object, Object> {
     private static final class WatchedContext extends MapContextImpl<Object, Object, Object, Object> {
         private final Looked looked;
 
-        WatchedContext(WatchedConf conf, Context task, Reader reader, Writer writer, Reporter reporter, Looked looked) {
+        WatchedContext(WatchedConf conf, Context task, Reader reader, Writer writer, Reporter reporter,
+                SplitRef split, Looked looked) {
             super(conf, task.getTaskAttemptID(), reader, writer, task.getOutputCommitter(), reporter,
-                task.getInputSplit());
+                // what the job's input format would give, which some mappers cast it to
+                new FileSplit(split.file(), split.offset(), split.length(), new String[0]));
             this.looked = looked;
         }
 

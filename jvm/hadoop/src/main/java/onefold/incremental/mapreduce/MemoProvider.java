@@ -1,6 +1,5 @@
 package onefold.incremental.mapreduce;
 
-import java.io.IOException;
 import java.net.InetSocketAddress;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapred.JobConf;
@@ -17,7 +16,7 @@ import org.apache.hadoop.mapreduce.protocol.ClientProtocolProvider;
  */
 public final class MemoProvider extends ClientProtocolProvider {
     @Override
-    public ClientProtocol create(Configuration conf) throws IOException {
+    public ClientProtocol create(Configuration conf) {
         Session session = Session.current();
         if (session != null && conf instanceof JobConf job && isSubmission()) {
             session.prepare(job);
@@ -26,7 +25,7 @@ public final class MemoProvider extends ClientProtocolProvider {
     }
 
     @Override
-    public ClientProtocol create(InetSocketAddress address, Configuration conf) throws IOException {
+    public ClientProtocol create(InetSocketAddress address, Configuration conf) {
         return create(conf);
     }
 

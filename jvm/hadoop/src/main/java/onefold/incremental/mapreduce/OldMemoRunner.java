@@ -3,10 +3,12 @@ package onefold.incremental.mapreduce;
 import java.io.IOException;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
+import onefold.incremental.layout.SplitRef;
 import org.apache.hadoop.io.DataInputBuffer;
 import org.apache.hadoop.io.RawComparator;
 import org.apache.hadoop.io.Text;
 import org.apache.hadoop.mapred.Counters;
+import org.apache.hadoop.mapred.FileSplit;
 import org.apache.hadoop.mapred.InputSplit;
 import org.apache.hadoop.mapred.JobConf;
 import org.apache.hadoop.mapred.MapRunnable;
@@ -75,7 +77,7 @@ public final class OldMemoRunner implements MapRunnable<Object, Object, Object, 
             MapRunner<Object, Object, Object, Object> runner = new MapRunner<>();
             runner.configure(conf);
             try {
-                runner.run(new Reader(records, looked), collector(sink), new Watched(counters, reporter, looked));
+                runner.run(new Reader(records, looked), collector(sink), new Watched(counters, reporter, item.split(), looked));
             } finally {
                 records.close();
             }
@@ -94,7 +96,7 @@ public final class OldMemoRunner implements MapRunnable<Object, Object, Object, 
             Reducer<Object, Object, Object, Object> combiner =
                 (Reducer<Object, Object, Object, Object>) ReflectionUtils.newInstance(job.getCombinerClass(), conf);
             // how often a combiner runs is nobody's business, so its counts are dropped
-            Reporter dropped = new Watched(new Counts.Own<>(OldMemoRunner::counter), reporter, new Looked());
+            Reporter dropped = new Watched(new Counts.Own<>(OldMemoRunner::counter), reporter, null, new Looked());
             Groups groups = new Groups(sorted, codec.new Decoder(), job.getCombinerKeyGroupingComparator());
             while (groups.nextGroup()) {
                 combiner.reduce(groups.key(), groups, collector(sink), dropped);
@@ -207,7 +209,8 @@ public final class OldMemoRunner implements MapRunnable<Object, Object, Object, 
     }
 
     /** The job's mapper counts for the split, and is seen when it looks at the task. */
-    private record Watched(Counts.Own<Counters.Counter> counters, Reporter task, Looked looked) implements Reporter {
+    private record Watched(Counts.Own<Counters.Counter> counters, Reporter task, SplitRef split, Looked looked)
+            implements Reporter {
         @Override
         public void setStatus(String status) {
             task.setStatus(status);
@@ -236,7 +239,10 @@ public final class OldMemoRunner implements MapRunnable<Object, Object, Object, 
         @Override
         public InputSplit getInputSplit() {
             looked.at("its input split");
-            return task.getInputSplit();
+            if (split == null) {
+                throw new UnsupportedOperationException("a combiner has no input split");
+            }
+            return new FileSplit(split.file(), split.offset(), split.length(), new String[0]);
         }
 
         @Override

@@ -55,7 +55,7 @@ final class Session implements Closeable {
     }
 
     /** Lets a job that is about to be submitted use the memo, or says why it does not. */
-    synchronized void prepare(JobConf job) throws IOException {
+    synchronized void prepare(JobConf job) {
         if (job.get(PLAN) != null) {
             return;
         }
@@ -74,6 +74,8 @@ final class Session implements Closeable {
             System.err.println(name + ": " + plan.summary() + "; memo " + memo.folder());
         } catch (Refused e) {
             System.err.println(name + " runs without the memo: " + e.getMessage());
+        } catch (IOException e) {
+            System.err.println(name + " runs without the memo, since it could not be planned: " + e);
         }
     }
 
