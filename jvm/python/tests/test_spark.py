@@ -211,6 +211,12 @@ def test_a_function_that_is_not_steady_fails_the_verification(spark, source, mem
         results.count()
 
 
+def test_a_tree_is_not_verified_and_says_so(spark, source, memo):
+    pairs = incremental(spark, source, memo=memo, mean=MEAN, verify=5).map_partitions(words)
+    with pytest.raises(Refused, match="verify"):
+        pairs.reduce_by_key(add, associative=True)
+
+
 def test_what_is_taken_in_part_leaves_whole_entries_only(spark, source, memo):
     results = incremental(spark, source, memo=memo, mean=MEAN).map_partitions(lambda lines: lines)
     assert results.take(3) == text(1)[:3]

@@ -30,7 +30,12 @@ final class TreePlanner implements WorkFormat.Planner {
     private final int parts;
     private Plan plan;
 
-    TreePlanner(JavaSparkContext context, Job job, Stage stage, Metrics metrics, int parts) {
+    /** Refuses a job that verifies: a tree looks at most results of splits no more. */
+    TreePlanner(JavaSparkContext context, Job job, Stage stage, Metrics metrics, int parts) throws Refused {
+        if (job.verifiedShare() > 0) {
+            throw new Refused("verify compares results of splits, which a reduce in a tree does not read; use it"
+                + " with the ordinary reduce_by_key");
+        }
         this.context = context;
         this.job = job;
         this.stage = stage;
