@@ -35,13 +35,17 @@ def lines_of(kind, count, seed):
 
 
 def make(kind, path, size, seed=1):
-    """A file of `size` bytes, whose lines come from a pool in random order."""
+    """A file of `size` bytes or a little less, whose lines come from a pool in random order."""
     pool = np.array(lines_of(kind, 200_000, seed), dtype=object)
     rng = np.random.default_rng(seed + 100)
     with open(path, "wb") as out:
-        while out.tell() < size:
-            out.write(b"\n".join(pool[rng.integers(0, len(pool), 200_000)]) + b"\n")
-        out.truncate(size)
+        while (left := size - out.tell()) > 0:
+            block = b"\n".join(pool[rng.integers(0, len(pool), 200_000)]) + b"\n"
+            if len(block) > left:
+                # at most `size`, and whole lines
+                out.write(block[:block.rfind(b"\n", 0, left) + 1])
+                break
+            out.write(block)
 
 
 def change(kind, base, path, percent, spread):
