@@ -67,7 +67,7 @@ def change(kind, base, path, percent, spread):
             out.write(data[at:start])
             # one run of four is deleted, one has new lines in front, and two are replaced
             what = number % 4 if spread == "scattered" else 3
-            begin = int(rng.integers(0, len(other) // 2))
+            begin = other.find(b"\n", int(rng.integers(0, len(other) // 2))) + 1
             fresh = (other[begin:] * (length // len(other) + 2))[:length]
             fresh = fresh[fresh.find(b"\n") + 1:fresh.rfind(b"\n") + 1]
             if what == 0:
