@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use crate::exit::Exit;
 use crate::measuring::cluster::{dedup, faults, peers, scaling, take_over};
 use crate::measuring::volumes::{memory, qcow2};
-use crate::measuring::{campaign, nbd, traces};
+use crate::measuring::{campaign, incremental, nbd, traces};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -35,6 +35,7 @@ Examples:
       --out docs/records/NAME.json
   cargo lab campaign cluster-scaling --onefold target/release/onefold \\
       --out docs/records/NAME.json
+  cargo lab campaign incremental --python VENV/bin/python --dir DIR --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
 /// Measure the index, tables, volumes and repositories far away, for hours
@@ -104,6 +105,8 @@ enum Command {
     ClusterDedup(dedup::Options),
     /// Measure 1 to 8 gateways in network namespaces with delay between them, beside what the simulation says
     ClusterScaling(scaling::Options),
+    /// Measure Spark jobs with a memo after changes of their input (Shredder, figure 15)
+    Incremental(incremental::Options),
     /// Measure commands on a simulated line to a repository far away
     FarAway(campaign::FarAway),
 }
@@ -125,6 +128,7 @@ impl Campaign {
             Command::ClusterPeers(options) => peers::measure(&options),
             Command::ClusterDedup(options) => dedup::measure(&options),
             Command::ClusterScaling(options) => scaling::measure(&options),
+            Command::Incremental(options) => incremental::measure(&options),
             Command::FarAway(options) => campaign::far_away(&options),
         }?;
         Ok(Exit::Fine)

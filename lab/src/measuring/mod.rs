@@ -5,6 +5,7 @@ pub(crate) mod backups;
 pub(crate) mod campaign;
 pub(crate) mod cluster;
 mod fio;
+pub(crate) mod incremental;
 pub(crate) mod install;
 mod limited;
 pub(crate) mod loss;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use indicatif::HumanBytes;
-use onefold_cdc::{Algorithm, Chunker, Params};
+use onefold_cdc::{Algorithm, Chunker, Params, Scheme};
 use onefold_fingerprint::FingerprintAlgorithm;
 use onefold_gpu::{
     GpuError, Info, Listed, Memory, Name, RunError, Settings, cpu_rate, device_rate, list, open,
@@ -11,7 +11,6 @@ use onefold_gpu::{
 };
 use serde::Serialize;
 
-use crate::chunking::DEFAULT_AVG;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -69,7 +68,7 @@ const FUNCTIONS: [FingerprintAlgorithm; 2] =
 
 impl Devices {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
-        let chunker = Chunker::new(&Params::for_mean(Algorithm::MinCdc, DEFAULT_AVG)?)?;
+        let chunker = Chunker::new(&Params::for_mean(Algorithm::MinCdc, Scheme::DEFAULT_AVG)?)?;
         let bytes = if self.quick { Vec::new() } else { sample(SAMPLE) };
         let mut all = vec![this_cpu(&chunker, &bytes)];
         for Listed { api, devices } in list() {

@@ -71,7 +71,8 @@ fn what_is_missing_is_named_with_the_way_out() {
     let lab = Lab::new();
     lab.write("the.jar", "");
     let jar = ("ONEFOLD_HADOOP_JAR", "the.jar");
-    let cases: [(&[(&str, &str)], [&str; 2]); 4] = [
+    type Variables<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(Variables<'_>, [&str; 2]); 4] = [
         (&[], ["onefold-hadoop.jar is not at", "set ONEFOLD_HADOOP_JAR"]),
         (&[("ONEFOLD_HADOOP_JAR", "none.jar")], ["none.jar", "which is no file"]),
         (&[jar], ["there is no `hadoop` command", "HADOOP_CLASSPATH"]),

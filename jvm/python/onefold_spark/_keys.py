@@ -1,0 +1,476 @@
+"""What the results of Python functions depend on, as text that is equal where they are.
+
+A function is told by its code without file and line, its defaults, what it closes over, and the globals
+that it refers to, recursively. Modules of the user's own are told by their source, packages by their
+version, the standard library by Python's version. Other objects are told as pickle takes them apart.
+What cannot be told is named, and a version must stand for it.
+
+Not seen: files and tables that a function reads, the environment, the time, and random numbers. A
+version must name those as well.
+"""
+
+import dis
+import enum
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import struct
+import sys
+import sysconfig
+import types
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Description:
+    """Parts of a key, and what cannot be told."""
+
+    parts: dict = field(default_factory=dict)
+    unknown: list = field(default_factory=list)
+
+    def reason(self):
+        named = "; ".join(self.unknown[:3])
+        more = f" and {len(self.unknown) - 3} more" if len(self.unknown) > 3 else ""
+        return f"cannot tell whether {named}{more} changed; name it with version=, and change that with it"
+
+
+def describe(functions, version=None):
+    """The key's parts for functions by name. With a version nothing is unknown."""
+    description = Description()
+    packages = {}
+    for name, function in functions.items():
+        walk = _Walk()
+        walk.value(function, name)
+        description.parts[name] = walk.digest()
+        packages.update(walk.packages)
+        if version is None:
+            description.unknown.extend(walk.unknown)
+    implementation = sys.implementation.name
+    description.parts["python"] = f"{implementation} {sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
+    for package, number in packages.items():
+        description.parts[f"package {package}"] = number
+    if version is not None:
+        description.parts["version"] = str(version)
+    return description
+
+
+_SIMPLE = (type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented))
+_NAMES = {"LOAD_GLOBAL", "LOAD_NAME"}
+#: What a class has that tells nothing of its behaviour, or that Python makes anew.
+_OF_CLASSES = {
+    "__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "__static_attributes__",
+    "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "_abc_impl",
+    "__abstractmethods__", "__qualname__", "__match_args__", "__slotnames__",
+}
+
+
+class _Unknown(Exception):
+    pass
+
+
+def _nested(code):
+    """The code, and that of the functions and classes in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _nested(constant)
+
+
+def _imported(code, package):
+    """Names of the modules that code imports, and of what may be their submodules."""
+    names = set()
+    for each in _nested(code):
+        # the compiler loads the level and the wanted names just before
+        loaded = []
+        for instruction in dis.get_instructions(each):
+            if instruction.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
+                loaded.append(instruction.argval)
+            elif instruction.opname == "IMPORT_NAME":
+                level, wanted = loaded[-2:]
+                name = instruction.argval
+                if level:
+                    parents = package.split(".")
+                    base = ".".join(parents[:len(parents) - level + 1])
+                    name = f"{base}.{name}" if name else base
+                names.add(name)
+                names.update(f"{name}.{item}" for item in wanted or ())
+    return names - {""}
+
+
+class _Walk:
+    """Writes a value down, each part with its kind and length, into one digest."""
+
+    def __init__(self):
+        self._hash = hashlib.sha256()
+        self._seen = {}
+        self._kept = []
+        self._sources = set()
+        self.unknown = []
+        self.packages = {}
+
+    def digest(self):
+        return "sha256:" + self._hash.hexdigest()
+
+    def _put(self, kind, data=b""):
+        if isinstance(data, str):
+            data = data.encode("utf-8", "surrogatepass")
+        self._hash.update(kind.encode() + b"\0" + struct.pack(">Q", len(data)) + data)
+
+    def value(self, value, where):
+        """`where` names the value in messages."""
+        if isinstance(value, _SIMPLE) and type(value) in _SIMPLE:
+            self._put(type(value).__name__, value if isinstance(value, bytes) else repr(value))
+            return
+        if type(value) in (float, complex):
+            self._put(type(value).__name__, struct.pack(">dd", complex(value).real, complex(value).imag))
+            return
+        if id(value) in self._seen:
+            self._put("again", str(self._seen[id(value)]))
+            return
+        self._seen[id(value)] = len(self._seen)
+        # an object that went would leave its number to another
+        self._kept.append(value)
+        try:
+            self._compound(value, where)
+        except _Unknown as unknown:
+            self._put("unknown")
+            self.unknown.append(str(unknown))
+
+    def _compound(self, value, where):
+        for kinds, method in self._METHODS:
+            if isinstance(value, kinds):
+                method(self, value, where)
+                return
+        if hasattr(value, "__wrapped__"):  # functools.wraps, lru_cache
+            self._put("wrapper", type(value).__qualname__)
+            self.value(value.__wrapped__, where)
+            return
+        module = type(value).__module__
+        if module.startswith("pyspark.") and type(value).__name__ == "Broadcast":
+            self._put("broadcast")
+            self.value(value.value, where)
+            return
+        self._reduced(value, where)
+
+    def _sequence(self, value, where):
+        self._exact(value, (list, tuple), where)
+        self._put(type(value).__name__, str(len(value)))
+        for item in value:
+            self.value(item, where)
+
+    def _exact(self, value, kinds, where):
+        if type(value) not in kinds:
+            self._class(type(value), where)
+            self._state(getattr(value, "__dict__", None), where)
+
+    def _mapping(self, value, where):
+        self._exact(value, (dict,), where)
+        self._put("dict", str(len(value)))
+        for key, item in value.items():
+            self.value(key, where)
+            self.value(item, f"{where}[{key!r}]" if isinstance(key, (str, int)) else where)
+
+    def _set(self, value, where):
+        self._exact(value, (set, frozenset), where)
+        digests = []
+        for item in value:
+            walk = _Walk()
+            walk.value(item, where)
+            digests.append(walk.digest())
+            self.unknown.extend(walk.unknown)
+            self.packages.update(walk.packages)
+        self._put(type(value).__name__, ",".join(sorted(digests)))
+
+    def _bytearray(self, value, where):
+        self._put("bytearray", bytes(value))
+
+    def _function(self, value, where):
+        place = _place(value.__module__)
+        if place != "own":
+            self._named(value, place, where)
+            return
+        self._put("function")
+        self._code(value.__code__, where)
+        self.value(value.__defaults__, f"a default of {where}")
+        self.value(value.__kwdefaults__, f"a default of {where}")
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
+            self._put("closed", name)
+            try:
+                self.value(cell.cell_contents, name)
+            except ValueError:  # not bound yet
+                self._put("empty")
+        self._state(value.__dict__, where)
+        self._globals(value.__code__, value.__globals__)
+
+    def _state(self, state, where):
+        self.value({name: item for name, item in (state or {}).items() if name != "__wrapped__"} or None, where)
+
+    def _code(self, code, where):
+        self._put("code")
+        for item in (
+            code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_argcount,
+            code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
+            getattr(code, "co_exceptiontable", None),
+        ):
+            self._constant(item, where)
+        for constant in code.co_consts:
+            self._constant(constant, where)
+
+    def _constant(self, constant, where):
+        """A constant of code; equal ones need not be one object, so that they are never "again"."""
+        if isinstance(constant, types.CodeType):
+            self._code(constant, where)
+        elif isinstance(constant, tuple):
+            self._put("tuple", str(len(constant)))
+            for item in constant:
+                self._constant(item, where)
+        else:
+            self._seen.pop(id(constant), None)
+            self.value(constant, where)
+
+    def _globals(self, code, given):
+        names = set()
+        for each in _nested(code):
+            for instruction in dis.get_instructions(each):
+                if instruction.opname in _NAMES or instruction.opname.startswith("LOAD_FROM_DICT_OR_GLOBALS"):
+                    names.add(instruction.argval)
+        for name in sorted(names):
+            if name in given:
+                self._put("global", name)
+                self.value(given[name], name)
+        self._imports(code, given.get("__package__") or "")
+
+    def _imports(self, code, package):
+        """What code imports when it runs."""
+        for name in sorted(_imported(code, package)):
+            module = sys.modules.get(name)
+            if module is not None:
+                self._put("import", name)
+                self.value(module, name)
+            elif name.partition(".")[0] not in sys.modules:
+                self._put("import", name)
+                self._unloaded(name.partition(".")[0])
+
+    def _unloaded(self, top):
+        """A module or package that no program has imported yet: all its sources."""
+        place = _place(top)
+        if place != "own":
+            self._package(top, place)
+            return
+        spec = importlib.util.find_spec(top)
+        if spec is None:  # an import that may fail
+            self._put("missing", top)
+            return
+        files = [Path(spec.origin)] if spec.origin and Path(spec.origin).is_file() else []
+        for folder in spec.submodule_search_locations or ():
+            files.extend(sorted(Path(folder).rglob("*.py")))
+        for file in files:
+            self._source(file, top)
+
+    def _source(self, path, package):
+        if path in self._sources:
+            return
+        self._sources.add(path)
+        source = path.read_bytes()
+        self._put("source", source)
+        if path.suffix == ".py":
+            self._imports(compile(source, str(path), "exec", dont_inherit=True), package)
+
+    def _module(self, module, where):
+        name = module.__name__
+        place = _place(name)
+        if place != "own":
+            self._package(name.partition(".")[0], place)
+            self._put("module", name)
+            return
+        path = getattr(module, "__file__", None)
+        if path is None and hasattr(module, "__path__"):  # a namespace package has no code of its own
+            self._put("namespace", name)
+        elif path is None or name == "__main__" or not Path(path).is_file():
+            raise _Unknown(f"the module {name}")
+        else:
+            self._source(Path(path), module.__package__ or "")
+        for attribute, item in sorted(vars(module).items()):
+            if isinstance(item, types.ModuleType):
+                self._put("uses", attribute)
+                self.value(item, attribute)
+            elif isinstance(item, (types.FunctionType, type)) and item.__module__ != name:
+                other = sys.modules.get(item.__module__)
+                self._put("uses", attribute)
+                self.value(item if other is None else other, attribute)
+
+    def _package(self, top, place):
+        if place == "python":
+            self._put("python", top)
+            return
+        number = _version(top)
+        if number is None:
+            raise _Unknown(f"the package {top}, which has no version")
+        self.packages.update(number)
+        self._put("package", top)
+
+    def _named(self, value, place, where):
+        module = value.__module__ or "builtins"
+        self._package(module.partition(".")[0], place)
+        self._put("named", f"{module}.{value.__qualname__}")
+
+    def _builtin(self, value, where):
+        owner = value.__self__
+        if owner is None or isinstance(owner, types.ModuleType):
+            self._named(value, _place(value.__module__ or "builtins"), where)
+        else:
+            self._put("bound", value.__qualname__)
+            self.value(owner, where)
+
+    def _descriptor(self, value, where):
+        self._put("descriptor", value.__qualname__)
+        self.value(value.__objclass__, where)
+
+    def _method(self, value, where):
+        self._put("method")
+        self.value(value.__func__, where)
+        self.value(value.__self__, where)
+
+    def _partial(self, value, where):
+        self._put("partial")
+        for part in (value.func, value.args, value.keywords):
+            self.value(part, where)
+
+    def _wrapped_method(self, value, where):
+        self._put(type(value).__name__)
+        self.value(value.__func__, where)
+
+    def _property(self, value, where):
+        self._put("property")
+        for part in (value.fget, value.fset, value.fdel):
+            self.value(part, where)
+
+    def _class(self, value, where):
+        place = _place(value.__module__)
+        if place != "own":
+            self._named(value, place, where)
+            return
+        self._put("class", value.__name__)
+        for base in value.__bases__:
+            self.value(base, where)
+        if type(value) is not type:
+            self.value(type(value), where)
+        for name, item in sorted(vars(value).items()):
+            if name not in _OF_CLASSES and not isinstance(item, types.MemberDescriptorType):
+                self._put("attribute", name)
+                self.value(item, f"{where}.{name}")
+
+    def _member(self, value, where):
+        self._put("member", value.name)
+        self.value(type(value), where)
+        self.value(value.value, where)
+
+    def _array(self, value, where):
+        import numpy
+
+        if value.dtype.hasobject:
+            self._put("array", str(value.shape))
+            self.value(value.tolist(), where)
+            return
+        self._package("numpy", "package")
+        self._put("array", f"{value.dtype.str} {value.dtype.descr} {value.shape}")
+        self._put("bytes", numpy.ascontiguousarray(value).tobytes())
+
+    def _reduced(self, value, where):
+        """As pickle takes an object apart."""
+        if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
+            self._array(value, where)
+            return
+        named = f"{where} (a {type(value).__module__}.{type(value).__qualname__})"
+        try:
+            reduced = value.__reduce_ex__(4)
+        except Exception as error:
+            raise _Unknown(named) from error
+        if isinstance(reduced, str):
+            raise _Unknown(named)
+        self._put("object")
+        self._class(type(value), where)
+        function, arguments, *rest = reduced
+        for part in (function, arguments, *rest[:1]):
+            self.value(part, where)
+        for items in rest[1:3]:
+            self.value(None if items is None else list(items), where)
+
+    _METHODS = (
+        (types.FunctionType, _function),
+        (types.MethodType, _method),
+        ((types.BuiltinFunctionType, types.BuiltinMethodType), _builtin),
+        ((types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType), _descriptor),
+        (types.GetSetDescriptorType, _descriptor),
+        (functools.partial, _partial),
+        ((classmethod, staticmethod), _wrapped_method),
+        (property, _property),
+        (types.ModuleType, _module),
+        (enum.Enum, _member),
+        (type, _class),
+        ((list, tuple), _sequence),
+        (dict, _mapping),
+        ((set, frozenset), _set),
+        (bytearray, _bytearray),
+    )
+
+
+@functools.cache
+def _folders():
+    paths = sysconfig.get_paths()
+    site = [paths["purelib"], paths["platlib"]]
+    import site as of_site
+
+    site += of_site.getsitepackages()
+    site.append(of_site.getusersitepackages())
+    resolved = [Path(path).resolve() for path in site]
+    standard = [Path(paths[name]).resolve() for name in ("stdlib", "platstdlib")]
+    return resolved, standard
+
+
+@functools.cache
+def _place(module):
+    """Where a module is: `python`, a `package`, or `own`, which is everywhere else."""
+    if not module:
+        return "own"
+    top = module.partition(".")[0]
+    if top in sys.builtin_module_names or top in sys.stdlib_module_names:
+        return "python"
+    if top == "__main__":
+        return "own"
+    loaded = sys.modules.get(top)
+    path = getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", ())), None)
+    if loaded is None:
+        try:
+            spec = importlib.util.find_spec(top)
+        except (ImportError, ValueError):
+            return "own"
+        path = spec and spec.origin
+    if not path:
+        return "own"
+    where = Path(path).resolve()
+    site, standard = _folders()
+    if any(where.is_relative_to(folder) for folder in site):
+        return "package"
+    if any(where.is_relative_to(folder) for folder in standard):
+        return "python"
+    # PySpark from its own distribution is found by SPARK_HOME
+    return "package" if top in ("pyspark", "py4j") else "own"
+
+
+@functools.cache
+def _distributions():
+    return importlib.metadata.packages_distributions()
+
+
+@functools.cache
+def _version(top):
+    """Distribution to version of those that bring a package, or None."""
+    names = _distributions().get(top)
+    if not names:
+        loaded = sys.modules.get(top)
+        number = getattr(loaded, "__version__", None)
+        return None if number is None else {top: str(number)}
+    return {name: importlib.metadata.version(name) for name in sorted(set(names))}

@@ -1,0 +1,209 @@
+"""Keys: equal where the results must be, different where they may differ."""
+
+import importlib
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from onefold_spark import _keys
+
+HOME = Path(_keys.__file__).parent.parent
+
+
+def key(function):
+    description = _keys.describe({"function": function})
+    assert description.unknown == []
+    return description.parts
+
+
+def unknown(function):
+    return _keys.describe({"function": function}).unknown
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """Loads modules from sources as a new program would, from a folder of their own."""
+    counter = iter(range(100))
+
+    def load(folder=None, **sources):
+        where = tmp_path / (folder or str(next(counter)))
+        where.mkdir(exist_ok=True)
+        for name, source in sources.items():
+            (where / f"{name}.py").write_text(textwrap.dedent(source))
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        _keys._place.cache_clear()
+        monkeypatch.syspath_prepend(where)
+        return importlib.import_module(list(sources)[-1])
+
+    yield load
+    for name in ("job", "helper", "deep"):
+        sys.modules.pop(name, None)
+
+
+JOB = """
+    import helper
+    FACTOR = 3
+    def f(lines):
+        return [len(line) * FACTOR + helper.g(line) for line in lines]
+"""
+
+
+def test_the_same_sources_elsewhere_and_on_other_lines_have_the_same_key(load):
+    one = key(load(helper="def g(x): return 1", job=JOB).f)
+    other = key(load(helper="def g(x): return 1", job="\n\n# moved\n" + textwrap.dedent(JOB)).f)
+    assert one == other
+
+
+@pytest.mark.parametrize("changed", [
+    JOB.replace("* FACTOR", "* 3.0 * FACTOR"),
+    JOB.replace("FACTOR = 3", "FACTOR = 4"),
+    JOB.replace("FACTOR = 3", "FACTOR = 3.0"),
+    JOB.replace("helper.g(line)", "helper.g(lines)"),
+    JOB.replace("len(line)", "max(line)"),
+])
+def test_a_changed_constant_global_or_call_changes_the_key(load, changed):
+    one = key(load(helper="def g(x): return 1", job=JOB).f)
+    assert one != key(load(helper="def g(x): return 1", job=changed).f)
+
+
+def test_a_changed_helper_in_another_module_changes_the_key(load):
+    one = key(load(helper="def g(x): return 1", job=JOB).f)
+    assert one != key(load(helper="def g(x): return 2", job=JOB).f)
+
+
+def test_a_helper_of_a_helper_counts_however_it_is_imported(load):
+    for how in ("import deep\ndef g(x): return deep.h(x)", "from deep import h\ndef g(x): return h(x)",
+                "def g(x):\n    import deep\n    return deep.h(x)"):
+        one = key(load(deep="def h(x): return 1", helper=how, job=JOB).f)
+        assert one != key(load(deep="def h(x): return 2", helper=how, job=JOB).f), how
+        by_name = JOB.replace("import helper", "from helper import g").replace("helper.g", "g")
+        one = key(load(deep="def h(x): return 1", helper=how, job=by_name).f)
+        assert one != key(load(deep="def h(x): return 2", helper=how, job=by_name).f), how
+
+
+def test_a_changed_closure_value_or_default_changes_the_key():
+    def make(value):
+        return lambda lines: [value for _ in lines]
+
+    def with_default(value):
+        def f(lines, given=value, *, named=value):
+            return given, named
+        return f
+
+    values = [1, 2, 1.0, True, "1", b"1", (1,), [1], {1}, frozenset({1}), {1: 1}, None, {"a": [1, {2}]}]
+    for maker in (make, with_default):
+        keys = [key(maker(value))["function"] for value in values]
+        assert len(set(keys)) == len(values)
+        assert keys == [key(maker(value))["function"] for value in values]
+
+
+def test_the_order_of_sets_does_not_matter_and_that_of_lists_does():
+    def make(value):
+        return lambda lines: value
+
+    words = [f"word{i}" for i in range(100)]
+    assert key(make(set(words))) == key(make(set(reversed(words))))
+    assert key(make(words)) != key(make(words[::-1]))
+
+
+def test_classes_count_with_their_methods_and_instances_with_their_state():
+    def make(constant, state):
+        class Counter:
+            def __init__(self):
+                self.state = state
+
+            def add(self, x):
+                return x + constant
+
+        counter = Counter()
+        return lambda lines: counter.add(lines), counter.add
+
+    for i in range(2):
+        keys = {str(key(make(*given)[i])) for given in [(1, 1), (2, 1), (1, 2)]}
+        assert len(keys) == 3
+        assert key(make(1, 1)[i]) == key(make(1, 1)[i])
+
+
+def test_recursive_functions_and_structures_end():
+    def f(n):
+        return n and f(n - 1)
+
+    loop = []
+    loop.append(loop)
+    assert key(f) and key(lambda lines: loop)
+
+
+def test_packages_count_by_version_and_the_library_by_python():
+    import decimal
+
+    import numpy as np
+
+    parts = key(lambda lines: np.sum(decimal.Decimal(1)))
+    assert parts["package numpy"] == np.__version__
+    array = np.arange(4)
+    assert key(lambda lines: array) != key(lambda lines, array=array + 1: array)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: socket.socket(),
+    lambda: open(os.devnull),
+    lambda: iter([1]).__class__.__call__ and (i for i in ()),
+], ids=["socket", "file", "generator"])
+def test_an_object_that_cannot_be_told_asks_for_a_version(make):
+    thing = make()
+    function = lambda lines: thing  # noqa: E731
+    [named] = unknown(function)
+    assert named.startswith("thing ")
+    described = _keys.describe({"function": function})
+    assert "version=" in described.reason()
+    versions = [_keys.describe({"function": function}, version=v) for v in ("1", "1", "2")]
+    assert all(v.unknown == [] for v in versions)
+    assert versions[0].parts == versions[1].parts != versions[2].parts
+
+
+def test_a_global_that_cannot_be_told_asks_for_a_version(load):
+    job = load(job="import threading\nLOCK = threading.Lock()\ndef f(lines):\n    with LOCK: return list(lines)\n")
+    assert unknown(job.f) == ["LOCK (a _thread.lock)"]
+
+
+def test_code_of_a_version_still_counts():
+    one = _keys.describe({"function": lambda lines: 1}, version="1")
+    assert one.parts != _keys.describe({"function": lambda lines: 2}, version="1").parts
+
+
+PROGRAM = """
+import sys, json
+sys.path.insert(0, {home!r})
+from onefold_spark import _keys
+words = {{"a", "b", "c", "d"}}
+def f(lines):
+    return [x for x in lines if x in words]
+print(json.dumps(_keys.describe({{"function": f}}).parts, sort_keys=True))
+"""
+
+
+def run(python, **environment):
+    program = PROGRAM.format(home=str(HOME))
+    return subprocess.run([python, "-c", program], check=True, capture_output=True, text=True,
+                          env={**os.environ, **environment}).stdout
+
+
+def test_another_process_with_another_hash_seed_has_the_same_key():
+    assert run(sys.executable, PYTHONHASHSEED="1") == run(sys.executable, PYTHONHASHSEED="2")
+
+
+def test_another_python_has_another_key():
+    here = sys.version_info
+    for minor in (10, 12, 13, 14):
+        found = [p for p in (f"/usr/bin/python3.{minor}", *map(str, Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3")))
+                 if os.path.exists(p)]
+        if minor != here.minor and found:
+            assert run(found[0]) != run(sys.executable)
+            return
+    pytest.skip("no other Python from 3.10 on is installed")
