@@ -50,7 +50,7 @@ impl AzureServer {
             let mut line = String::new();
             let count = output.read_line(&mut line).expect("azurite writes text");
             assert!(count > 0, "azurite ended without saying where it listens");
-            if let Some((_, address)) = line.split_once("listening at http://") {
+            if let Some((_, address)) = line.split_once("listens on http://") {
                 break address.trim().parse().expect("azurite says its address");
             }
         };
