@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fs;
 use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -96,17 +97,24 @@ fn objects_by_sftp_conform_over_a_way_that_is_cut_again_and_again() {
             while !over.load(std::sync::atomic::Ordering::SeqCst) {
                 if !cutter.is_armed() {
                     number += 1;
-                    cutter.cut_after(20_000 + number * 7_919 % 60_000);
+                    // up to twice what the suite's largest object takes, which then passes
+                    cutter.cut_after(20_000 << (number % 12));
                 }
                 thread::sleep(Duration::from_millis(5));
             }
         });
-        conformance::objects(|| {
-            count.set(count.get() + 1);
-            let objects = open(&folder.path().join(format!("root{}", count.get())), &options);
-            Box::new(Retrying::new(objects, "target", POLICY))
-        });
+        // the cutter ends, whatever becomes of the suite
+        let suite = catch_unwind(AssertUnwindSafe(|| {
+            conformance::objects(|| {
+                count.set(count.get() + 1);
+                let objects = open(&folder.path().join(format!("root{}", count.get())), &options);
+                Box::new(Retrying::new(objects, "target", POLICY))
+            });
+        }));
         over.store(true, std::sync::atomic::Ordering::SeqCst);
+        if let Err(panic) = suite {
+            resume_unwind(panic);
+        }
     });
     assert!(cutter.connections() > count.get() + 10, "{} connections", cutter.connections());
 }
