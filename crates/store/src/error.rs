@@ -389,7 +389,7 @@ pub enum StoreError {
     },
     /// An archive that was to be imported is malformed, or ends early; no snapshot was made.
     #[error("the archive cannot be imported; no snapshot was made")]
-    Archive(#[from] crate::import::TarError),
+    Archive(#[from] TarError),
     /// A path or option cannot be used as given.
     #[error("{0}")]
     Unusable(String),
@@ -402,6 +402,34 @@ pub enum StoreError {
     /// Another thread of the same operation failed; its error is the one reported.
     #[error("stopped because another part of the operation failed")]
     Stopped,
+}
+
+/// Why an archive cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TarError {
+    /// The bytes are no archive.
+    #[error("byte {offset} of the archive: expected {expected}")]
+    Malformed {
+        /// Where in the archive.
+        offset: u64,
+        /// What should be there.
+        expected: &'static str,
+    },
+    /// The archive ends in its middle.
+    #[error("the archive ends after {offset} bytes, in its middle")]
+    CutOff {
+        /// How many bytes there were.
+        offset: u64,
+    },
+    /// Its source failed.
+    #[error("cannot read the archive after {offset} bytes")]
+    Read {
+        /// How many bytes were read.
+        offset: u64,
+        /// The error of the source.
+        source: io::Error,
+    },
 }
 
 impl From<BackendError> for StoreError {

@@ -16,8 +16,9 @@ use std::time::Instant;
 use onefold_container::Content;
 use onefold_seal::ObjectId;
 
-pub use self::tar::{Archive, Kind, TarEntry, TarError};
+pub use self::tar::{Archive, Kind, TarEntry};
 use crate::chunks::place::Used;
+pub use crate::error::TarError;
 use crate::tree::recipe::Joiner;
 use crate::tree::{self, Entry, Meta, Node, Time, Tree};
 use crate::writing::alive::Alive;

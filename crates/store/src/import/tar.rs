@@ -7,6 +7,7 @@
 
 use std::io::{self, Read};
 
+use crate::error::TarError;
 use crate::tree::{Extent, Time};
 
 const BLOCK: usize = 512;
@@ -16,34 +17,6 @@ const MAX_EXTENDED: u64 = 16 << 20;
 
 /// The most extents of a sparse file.
 const MAX_EXTENTS: usize = 1 << 20;
-
-/// Why an archive cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TarError {
-    /// The bytes are no archive.
-    #[error("byte {offset} of the archive: expected {expected}")]
-    Malformed {
-        /// Where in the archive.
-        offset: u64,
-        /// What should be there.
-        expected: &'static str,
-    },
-    /// The archive ends in its middle.
-    #[error("the archive ends after {offset} bytes, in its middle")]
-    CutOff {
-        /// How many bytes there were.
-        offset: u64,
-    },
-    /// Its source failed.
-    #[error("cannot read the archive after {offset} bytes")]
-    Read {
-        /// How many bytes were read.
-        offset: u64,
-        /// The error of the source.
-        source: io::Error,
-    },
-}
 
 type Result<T> = std::result::Result<T, TarError>;
 
