@@ -372,7 +372,7 @@ impl Sums {
             dedup_ratio: if pages == 0 { 1.0 } else { blocks / pages as f64 },
             total_reduction: ratio(mapped_bytes, container_bytes),
             memory: MemoryUse::joined(&a.memory, &b.memory),
-            damaged_volumes: [a.damaged_volumes, b.damaged_volumes].concat(),
+            damaged_volumes: sorted([a.damaged_volumes, b.damaged_volumes].concat()),
             cluster: a.cluster.or(b.cluster),
         }
     }
@@ -392,6 +392,12 @@ impl Sums {
             cluster: None,
         }
     }
+}
+
+/// Names of volumes in their order: answers of gateways come in any.
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
 }
 
 fn ratio(of: u64, by: u64) -> f64 {
