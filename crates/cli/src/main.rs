@@ -49,8 +49,10 @@ mod without_cluster;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+#[cfg(feature = "cluster")]
 use std::time::Duration;
 
+#[cfg(feature = "cluster")]
 use onefold_backend::rados::wait_for_connections;
 use onefold_terminal::{count, name, ratio, size, table};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -61,6 +63,7 @@ use crate::exit::Exit;
 #[cfg(not(feature = "cluster"))]
 use crate::without_cluster::{self as cluster, domain};
 
+#[cfg(feature = "cluster")]
 /// How long the program waits at its end for connections to Ceph: some operation may be in flight.
 const CONNECTIONS: Duration = Duration::from_secs(10);
 
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
     let console = Console::new(&arguments.common);
     let result = arguments.command.run(&console);
     // if servers of Ceph are dead an operation takes longer, which is no reason to stay
+    #[cfg(feature = "cluster")]
     wait_for_connections(CONNECTIONS);
     requests::tell(&console);
     let exit = result.unwrap_or_else(|error| {

@@ -31,6 +31,7 @@ use crate::service::metrics::Metrics;
 use crate::service::peers::PeerArgs;
 use crate::service::request::{Answer, Offers, Request};
 use crate::service::systemd::{Supervisor, inherited_sockets};
+#[cfg(feature = "cluster")]
 use crate::time::duration;
 
 const AFTER_HELP: &str = "\

@@ -1,5 +1,6 @@
 //! The metrics of a served pool, which docs/volumes.md describes.
 
+#[cfg(feature = "cluster")]
 use std::collections::BTreeMap;
 use std::fmt;
 #[cfg(feature = "cluster")]
@@ -419,15 +420,18 @@ impl Collector for OfSpace {
     }
 }
 
+#[cfg(feature = "cluster")]
 /// What the domain has stored, as this gateway counted it last for its quota.
 struct OfRoom(Arc<Gateway>);
 
+#[cfg(feature = "cluster")]
 impl fmt::Debug for OfRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("metrics of the quota")
     }
 }
 
+#[cfg(feature = "cluster")]
 impl Collector for OfRoom {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(&mut encoder);

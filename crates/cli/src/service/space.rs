@@ -1,10 +1,12 @@
 //! What the containers of a cluster hold, and how they were scrubbed, in JSON and as text.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use indicatif::HumanBytes;
-use onefold_cluster::{Care, ScrubCycle, Stored, wall_clock};
+#[cfg(feature = "cluster")]
+use onefold_cluster::{Care, ScrubCycle, Stored};
 use onefold_store::tree::Time;
+#[cfg(feature = "cluster")]
 use onefold_volume::VolumeError;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +45,7 @@ pub(crate) struct ShownCycle {
     pub(crate) damaged: u64,
 }
 
+#[cfg(feature = "cluster")]
 fn seconds(milliseconds: u64) -> Option<u64> {
     (milliseconds > 0).then_some(milliseconds / 1000)
 }
@@ -54,6 +57,7 @@ fn local(seconds: u64) -> String {
 
 impl ShownStored {
     /// What is stored now.
+    #[cfg(feature = "cluster")]
     pub(crate) fn of(care: &Care) -> Result<Self, VolumeError> {
         let Stored { bytes, shared_bytes, containers, counted, quota } = care.stored()?;
         let unique = care.shard_space()?.values().map(|one| one.unique_bytes).sum();
@@ -92,6 +96,7 @@ impl ShownStored {
 
 impl ShownCycle {
     /// The cycle that runs or that ran last, if there was one.
+    #[cfg(feature = "cluster")]
     pub(crate) fn of(care: &Care) -> Result<Option<Self>, VolumeError> {
         let shown = |one: ScrubCycle| Self {
             cycle: one.cycle,
@@ -108,7 +113,8 @@ impl ShownCycle {
     pub(crate) fn line(&self) -> String {
         let ended = match self.ended {
             Some(ended) => {
-                let since = Duration::from_secs((wall_clock() / 1000).saturating_sub(ended));
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let since = now.saturating_sub(Duration::from_secs(ended));
                 format!("ended {} ({:.1} days ago)", local(ended), since.as_secs_f64() / 86_400.0)
             }
             None => "none ended yet".to_owned(),
