@@ -73,7 +73,7 @@ impl MemoryRados {
         self.is_full.store(is_full, Ordering::Release);
     }
 
-    /// Lets its clock, by which objects say when they were last updated, go on by so many seconds at once.
+    /// Advances its clock by `seconds`. Objects take their time of update from it.
     pub fn pass(&self, seconds: u64) {
         self.ahead.fetch_add(seconds, Ordering::Relaxed);
     }

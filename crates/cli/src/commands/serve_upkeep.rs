@@ -68,7 +68,7 @@ impl AskedFor {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers what is asked for from now on.
+    /// Records requests from now on.
     fn begin(&self) {
         *self.asked() = Some(BTreeSet::new());
     }
@@ -106,7 +106,7 @@ pub(super) struct Space {
     tends: Instant,
     /// When shards were opened for that, and for which containers.
     tended: BTreeMap<ObjectId, (Instant, BTreeSet<ContainerName>)>,
-    /// The damage of which open shards were told.
+    /// Damage that open shards already know.
     told: BTreeMap<ObjectId, Vec<(ContainerName, u64)>>,
 }
 

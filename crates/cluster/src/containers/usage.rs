@@ -52,7 +52,7 @@ impl Usage {
         *self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes so many bytes.
+    /// Takes this many bytes.
     pub(super) fn take(&self, bytes: u64) {
         if let Some(room) = &mut *self.room.lock().unwrap_or_else(PoisonError::into_inner) {
             room.bytes = room.bytes.saturating_sub(bytes);

@@ -98,7 +98,7 @@ struct Filling {
     told: Receiver<Since>,
     is_over: Arc<AtomicBool>,
     since: HashMap<Slice, u64>,
-    /// Whether slices were told since the last walk began.
+    /// Whether slices arrived since the last walk began.
     is_due: bool,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct RoomKeeper {
     told: Mutex<Told>,
 }
 
-/// What others were told.
+/// What the other gateways know.
 #[derive(Default)]
 struct Told {
     usage: UsageRecord,

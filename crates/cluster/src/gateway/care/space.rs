@@ -185,7 +185,7 @@ impl Care {
         now: u64,
         wait: &dyn Fn(Duration),
     ) -> Result<(), VolumeError> {
-        // what was removed before the census looked is told by then
+        // by then the gateway has reported what it removed before the census
         wait(TOLD);
         let after: BTreeMap<_, _> =
             self.usages()?.into_iter().map(|(id, usage, _)| (id, usage)).collect();
