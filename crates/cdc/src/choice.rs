@@ -1,4 +1,4 @@
-use crate::{Algorithm, ChunkSizes, ParamError, Parameter, Params, Scheme, Secret};
+use crate::{Algorithm, ChunkSizes, MAX_CHUNK, ParamError, Parameter, Params, Scheme, Secret};
 
 /// What a user chooses of [`Params`]. What is left out is as suits the scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +103,10 @@ impl Scheme {
     ) -> Result<ChunkSizes, ParamError> {
         if let (Some(min), Some(max)) = (min, max) {
             return ChunkSizes::new(min, avg, max);
+        }
+        // told by the size that was chosen, not by one that would suit it
+        if avg > MAX_CHUNK {
+            return Err(ParamError::AvgTooLarge { avg });
         }
         let suited = self.params_for_mean(avg)?.sizes;
         ChunkSizes::new(min.unwrap_or(suited.min()), avg, max.unwrap_or(suited.max()))

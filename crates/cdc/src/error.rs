@@ -55,7 +55,7 @@ pub enum ParamError {
         /// The maximum chunk size.
         max: usize,
     },
-    /// The average chunk size lies above [`MAX_CHUNK`], though chunks may be longer.
+    /// The average chunk size lies above [`MAX_CHUNK`].
     #[error("average chunk size {avg} is above the limit {limit}", limit = MAX_CHUNK)]
     AvgTooLarge {
         /// The average that was asked for.

@@ -85,7 +85,7 @@ fn sizes_out_of_order_or_absurd_are_1_and_told_by_value() {
         ("--avg 8k --max 4KiB", &["maximum chunk size 4096", "below the average 8192"]),
         ("--min 1 --avg 2 --max 1", &["maximum chunk size 1", "below the average 2"]),
         ("--avg 64k --max 1G", &["maximum chunk size 1073741824", "limit 67108864"]),
-        ("--avg 1G", &["average of 1073741824", "limit 67108864"]),
+        ("--avg 1G", &["average chunk size 1073741824", "limit 67108864"]),
         ("--avg 99999999999G", &["99999999999G", "cannot be counted"]),
         ("--avg -8", &["-8"]),
         ("--avg 8XB", &["8XB", "expected bytes"]),

@@ -180,7 +180,7 @@ fn a_comma_separates_tags_in_every_command_and_none_is_empty() {
 #[test]
 fn a_location_of_an_unknown_kind_is_refused_and_no_folder_is_made() {
     let lab = Lab::new();
-    for place in ["sftp:user@host:/repo", "rest:http://host/", "gs:bucket:/", "file:///tmp/x"] {
+    for place in ["rclone:remote:repo", "rest:http://host/", "b2:bucket:/", "file:///tmp/x"] {
         lab.run(&format!("init {place} --no-encryption"))
             .expect(1)
             .says(&["is not a location for a repository", "./"]);

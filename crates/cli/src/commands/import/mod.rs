@@ -31,6 +31,11 @@ use crate::tags::TagList;
 use crate::time;
 
 const AFTER_HELP: &str = "\
+Examples:
+  onefold import restic --repo /mnt/backup /mnt/restic
+  onefold import borg --repo /mnt/backup /mnt/borg
+  onefold import tar --repo /mnt/backup old-backup.tar
+
 A snapshot keeps the time, host, user, paths and tags that it had. One that is there with the same is not
 imported again, so a stopped import continues with the next snapshot. What cannot be taken over is
 reported, and listed in docs/import.md; if something is missing, the exit code is 3.
