@@ -101,6 +101,7 @@ impl BucketLocation {
     }
 
     /// The same in the form that names no service.
+    #[cfg(feature = "remote")]
     pub(crate) fn without_endpoint(&self) -> Self {
         Self { endpoint: None, ..self.clone() }
     }
