@@ -14,7 +14,8 @@ use crate::journal::journals::{self, Journals};
 use crate::journal::mark::{Cut, Mark};
 use crate::journal::metadata::{Known, Metadata, Shard, Taken};
 use crate::journal::record;
-use crate::nodes::files::{NODE, Node, NodeFile, NodeFiles};
+use crate::nodes::files::NodeFiles;
+use crate::nodes::format::{NODE, Node, NodeFile};
 use crate::recovery::replay::Replayed;
 use crate::transfer::stream::{Decoder, Encoder, Part};
 

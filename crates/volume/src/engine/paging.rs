@@ -6,7 +6,7 @@ use crate::engine::counters::count;
 use crate::engine::parts::Engine;
 use crate::error::VolumeError;
 use crate::ids::VolumeId;
-use crate::nodes::files::NodeAddress;
+use crate::nodes::table::NodeAddress;
 use crate::state::State;
 use crate::state::nodes::{Missing, NodeId};
 use crate::state::paging::{PATIENCE, STORED};

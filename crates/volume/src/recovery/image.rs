@@ -11,7 +11,7 @@ use crate::error::VolumeError;
 use crate::ids::VolumeId;
 use crate::journal::metadata::Checkpoint;
 use crate::journal::record::Record;
-use crate::nodes::files::Node;
+use crate::nodes::format::Node;
 use crate::state::State;
 use crate::state::map::pages;
 use crate::state::nodes::NodeId;

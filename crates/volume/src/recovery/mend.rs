@@ -18,7 +18,7 @@ use crate::containers::files::Files;
 use crate::error::{VolumeError, told};
 use crate::ids::{Handle, VolumeId, container_name};
 use crate::journal::record::SEGMENT;
-use crate::nodes::files::{NODE, NodeFile};
+use crate::nodes::format::{NODE, NodeFile};
 use crate::state::dying::Dying;
 use crate::state::map::Map;
 use crate::state::nodes::{Missing, NodeId};

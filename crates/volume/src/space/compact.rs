@@ -22,7 +22,7 @@ use crate::error::VolumeError;
 use crate::ids::Handle;
 use crate::seeded::fault;
 use crate::state::State;
-use crate::state::pages::MIN_FILL;
+use crate::state::container::MIN_FILL;
 use crate::sync::maintenance::Maintaining;
 
 /// Pages that are moved at a time.

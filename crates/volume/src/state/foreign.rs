@@ -9,8 +9,9 @@ use crate::containers::files::PageFile;
 use crate::ids::{Handle, SharedName};
 use crate::journal::record::{Announced, Record};
 use crate::sharing::PageHint;
+use crate::state::container::Container;
 use crate::state::nodes::Missing;
-use crate::state::pages::{Container, Pages};
+use crate::state::pages::Pages;
 use crate::state::registrations::{Registration, Stage};
 
 impl Pages {

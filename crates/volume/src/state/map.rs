@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::ids::Handle;
 use crate::journal::record::SEGMENT;
-use crate::nodes::files::{NODE, Node};
+use crate::nodes::format::{NODE, Node};
 use crate::state::nodes::{Missing, NodeId, Nodes};
 use crate::state::sparse::Sparse;
 

@@ -1,6 +1,7 @@
 //! What an open pool is in memory, under one lock: its volumes, its pages, and queued records.
 
 pub(crate) mod bits;
+pub(crate) mod container;
 pub(crate) mod dying;
 pub(crate) mod foreign;
 pub(crate) mod map;

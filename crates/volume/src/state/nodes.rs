@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use onefold_index::prefetch;
 
-use crate::nodes::files::{NODE, Node, NodeAddress};
+use crate::nodes::format::{NODE, Node};
+use crate::nodes::table::NodeAddress;
 
 /// Which node; used again once the node is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::VolumeError;
-use crate::nodes::files::{NODE, Node, NodeAddress, NodeFile, NodeFiles};
+use crate::nodes::files::NodeFiles;
+use crate::nodes::format::{NODE, Node, NodeFile};
+use crate::nodes::table::NodeAddress;
 use crate::state::nodes::{NodeId, Nodes, Taken};
 
 /// Nodes that are stored with one write, to make room.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::nodes::files::NODE;
+use crate::nodes::format::NODE;
 
 /// Additions to the references of a container's pages, by node, in the order in which they came.
 #[derive(Debug, Default, Clone)]

@@ -12,10 +12,10 @@ use crate::engine::walk::{Unread, Walk};
 use crate::error::{VolumeError, told};
 use crate::ids::{Handle, container_name};
 use crate::journal::record::SEGMENT;
-use crate::nodes::files::NODE;
+use crate::nodes::format::NODE;
 use crate::pool::open::Pool;
+use crate::state::container::MOST;
 use crate::state::nodes::NodeId;
-use crate::state::pages::MOST;
 use crate::upkeep::counts::{Counted, Counts, Elsewhere, fitting};
 
 /// Pages that are compared or looked up at a time; of one container all.

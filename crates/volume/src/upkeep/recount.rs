@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::engine::parts::Engine;
 use crate::engine::walk::Walk;
 use crate::error::VolumeError;
-use crate::nodes::files::NODE;
+use crate::nodes::format::NODE;
 use crate::upkeep::counts::{Counts, Elsewhere, fitting};
 
 impl Engine {
