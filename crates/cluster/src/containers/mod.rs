@@ -27,7 +27,7 @@ pub use fsck::{Checked, Problem, fsck, fsck_while};
 pub use guard::{Access, Guard, Guards, MOST_USERS, Registered, Value};
 pub use release::{Found, release, sweep_names};
 pub use shared::SharedContainers;
-pub(crate) use shared::shared_name;
+pub(crate) use shared::{name_of, shared_name};
 pub use sweep::Swept;
 pub use usage::Usage;
 

@@ -46,7 +46,7 @@ impl SharedContainers {
     }
 }
 
-pub(super) fn name_of(name: &SharedName) -> ContainerName {
+pub(crate) fn name_of(name: &SharedName) -> ContainerName {
     let SharedName { shard, writer, number } = *name;
     ContainerName { shard, writer: writer.0, number }
 }

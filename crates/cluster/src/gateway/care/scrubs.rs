@@ -6,16 +6,17 @@
 //! lease is over, another one begins again. A cycle ends when nothing is left and nothing is being read.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
 use onefold_backend::Operation;
 use onefold_backend::rados::{RadosError, Refusal};
-use onefold_volume::{ScrubbedContainer, VolumeError, scrub_shared};
+use onefold_volume::{Scrubbed, ScrubbedContainer, VolumeError, scrub_shared};
 
 use super::records::{Damage, ScrubCycle};
 use super::{Care, is_due};
-use crate::containers::{Containers, shared_name};
+use crate::containers::{Containers, name_of, shared_name};
 use crate::error::failed;
 use crate::gateway::gateway::Gateway;
 use crate::hints::ContainerName;
@@ -157,16 +158,8 @@ impl Gateway {
             None => return Ok(step(None, false)),
         };
         // noted before it counts: a gateway that dies in between is followed by one that notes it again
-        let damage = found
-            .as_ref()
-            .filter(|found| found.bad > 0)
-            .map(|found| Damage::new(now, found.bad, found.problem.as_deref().unwrap_or_default()));
-        if damage.is_some() {
-            // a shard that registers there verifies pages by the directory alone
-            self.guards().close(&name).map_err(|error| failed(Operation::Write, error))?;
-        }
-        care.note_damage(&name, damage.as_ref())?;
-        let (own, is_damaged) = (self.lease().id(), damage.is_some());
+        let is_damaged = self.note_found(care, &name, found.as_ref(), now)?;
+        let own = self.lease().id();
         loop {
             let Some((cycle, value)) = care.find(SCRUB, ScrubCycle::read)? else {
                 return Ok(step(found, false));
@@ -184,6 +177,47 @@ impl Gateway {
                 return Ok(step(found, true));
             }
         }
+    }
+
+    /// Notes the damage of container `name` that was found in it, or that there is none; whether there is.
+    fn note_found(
+        &self,
+        care: &Care,
+        name: &ContainerName,
+        found: Option<&ScrubbedContainer>,
+        now: u64,
+    ) -> Result<bool, VolumeError> {
+        let damage = found
+            .filter(|found| found.bad > 0)
+            .map(|found| Damage::new(now, found.bad, found.problem.as_deref().unwrap_or_default()));
+        if damage.is_some() {
+            // a shard that registers there verifies pages by the directory alone
+            self.guards().close(name).map_err(|error| failed(Operation::Write, error))?;
+        }
+        care.note_damage(name, damage.as_ref())?;
+        Ok(damage.is_some())
+    }
+
+    /// Tells the other users of containers what a scrub of one shard found, by the records of
+    /// [`scrub_step`](Self::scrub_step): each container with a bad page is read as a whole, at `now` in milliseconds
+    /// since 1970, as long as `go_on` says so. Returns how many are damaged.
+    ///
+    /// # Errors
+    /// If a pool of RADOS refuses something or gives no answer. What was noted until then is.
+    pub fn note_scrubbed(
+        &self,
+        scrubbed: &Scrubbed,
+        now: u64,
+        go_on: &dyn Fn(u64) -> bool,
+    ) -> Result<u64, VolumeError> {
+        let bad = scrubbed.bad.iter().filter_map(|page| page.shared.as_ref());
+        let names: BTreeSet<ContainerName> = bad.map(name_of).collect();
+        let (care, mut damaged) = (self.care(), 0);
+        for name in names {
+            let Some(found) = self.read_all(&name, go_on)? else { break };
+            damaged += u64::from(self.note_found(&care, &name, found.as_ref(), now)?);
+        }
+        Ok(damaged)
     }
 
     /// What is wrong with container `name`: inner none if it is gone or not sealed yet, none if `go_on` said no.
