@@ -36,11 +36,7 @@ pub(super) fn told(
 }
 
 /// Scrubs the volumes of `shard`, and notes damaged containers for all gateways.
-pub(super) fn scrub(
-    gateway: &Gateway,
-    shard: &OpenShard,
-    offers: &dyn Offers,
-) -> Result<Answer> {
+pub(super) fn scrub(gateway: &Gateway, shard: &OpenShard, offers: &dyn Offers) -> Result<Answer> {
     let found = request::scrub(shard.pool(), offers)?;
     let noted = gateway.note_scrubbed(&found, wall_clock(), &|_| offers.goes_on());
     noted.context("damaged containers could not be noted for other gateways: repeat the scrub")?;

@@ -26,7 +26,9 @@ impl Volumes {
             match self.repair_one(id).with_context(|| names.clone())? {
                 Some(done) => {
                     is_any = true;
-                    whole.settled.extend(done.settled.iter().map(|what| format!("{names}: {what}")));
+                    whole
+                        .settled
+                        .extend(done.settled.iter().map(|what| format!("{names}: {what}")));
                     let kept = done.kept.iter();
                     whole.kept.extend(kept.map(|file| format!("{id}.file.{file}")));
                 }
@@ -67,7 +69,8 @@ impl Volumes {
 
     /// The host of the gateway that has the shard `id`.
     fn host_of(&self, id: ObjectId) -> Result<String> {
-        let gateway = Shards::new(&self.reached.pool).find(id)?.and_then(|seen| seen.record.gateway);
+        let gateway =
+            Shards::new(&self.reached.pool).find(id)?.and_then(|seen| seen.record.gateway);
         let all = onefold_cluster::gateways(&self.reached.pool)?;
         let host = all.into_iter().find(|(one, _)| Some(*one) == gateway);
         Ok(host.map_or_else(|| "that has just ended".to_owned(), |(_, record)| record.about.host))

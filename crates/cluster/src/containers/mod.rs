@@ -20,7 +20,7 @@ mod usage;
 pub(crate) use census::take_census;
 pub use census::{Census, ShardSpace};
 pub use closing::{Closed, WASTE};
-pub(crate) use closing::{close, reuse};
+pub(crate) use closing::{MAPPED, close, mapped_of, mapped_value, reuse};
 pub use container::{Containers, Look};
 pub(crate) use fsck::fsck_in;
 pub use fsck::{Checked, Problem, fsck, fsck_while};

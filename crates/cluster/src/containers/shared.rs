@@ -27,7 +27,7 @@ pub struct SharedContainers {
     pub(super) containers: Containers,
     hints: Arc<dyn Hints>,
     /// What the shard told last of what it uses.
-    pub(super) told: Mutex<Option<Bytes>>,
+    pub(super) told: Mutex<Option<(Bytes, u64)>>,
 }
 
 impl SharedContainers {

@@ -108,7 +108,8 @@ pub fn repair_shard(
         done.settled.push(format!("gave up changes from batch {next} on: {problem}"));
         done.kept = kept;
     }
-    let (journals, sharing) = (Arc::new(journals) as Arc<dyn Metadata>, containers as Arc<dyn Sharing>);
+    let (journals, sharing) =
+        (Arc::new(journals) as Arc<dyn Metadata>, containers as Arc<dyn Sharing>);
     let more = Pool::repair_shared(&folder, (id, hash), &journals, &sharing, options)?;
     done.settled.extend(more.settled);
     done.kept.extend(more.kept);

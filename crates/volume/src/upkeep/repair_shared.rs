@@ -118,6 +118,15 @@ impl Parts<'_> {
         let options = Options { table_bytes: SMALL_TABLE, index: IndexLayout::Chained, ..options };
         let (folder, sharing) = (Arc::clone(self.folder), Some(Arc::clone(self.sharing)));
         let (metadata, head) = (Arc::clone(self.metadata), self.head.clone());
-        end_mending(begin_with(folder, own, head, metadata, options, false, Some(mending), sharing)?)
+        end_mending(begin_with(
+            folder,
+            own,
+            head,
+            metadata,
+            options,
+            false,
+            Some(mending),
+            sharing,
+        )?)
     }
 }

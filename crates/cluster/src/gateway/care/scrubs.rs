@@ -20,6 +20,7 @@ use crate::containers::{Containers, name_of, shared_name};
 use crate::error::failed;
 use crate::gateway::gateway::Gateway;
 use crate::hints::ContainerName;
+use crate::seeded::fault;
 
 const SCRUB: &str = "scrub";
 /// Containers that are being read at most.
@@ -132,7 +133,7 @@ impl Gateway {
     /// What is to be read next: what this gateway began, or one whose lease is over, or what no gateway began.
     fn next(&self, scrubbing: &Scrubbing, cycle: &ScrubCycle) -> Option<ContainerName> {
         let own = self.lease().id();
-        let is_left = |gateway| gateway == own || !self.has_lease(gateway);
+        let is_left = |gateway| gateway == own || !self.has_lease(gateway) || fault!(ScrubbedTwice);
         let left = cycle.in_flight.iter().find(|(gateway, _)| is_left(*gateway));
         left.map(|(_, container)| *container).or_else(|| {
             let from = cycle
@@ -158,7 +159,10 @@ impl Gateway {
             None => return Ok(step(None, false)),
         };
         // noted before it counts: a gateway that dies in between is followed by one that notes it again
-        let is_damaged = self.note_found(care, &name, found.as_ref(), now)?;
+        let mut is_damaged = found.as_ref().is_some_and(|found| found.bad > 0);
+        if !fault!(DamageNotedLate) {
+            is_damaged = self.note_found(care, &name, found.as_ref(), now)?;
+        }
         let own = self.lease().id();
         loop {
             let Some((cycle, value)) = care.find(SCRUB, ScrubCycle::read)? else {
@@ -174,6 +178,7 @@ impl Gateway {
             };
             done.in_flight.retain(|claim| *claim != (own, name));
             if care.change(SCRUB, Some(&value), Some(done.with_token().encode()))? {
+                fault!(DamageNotedLate => self.note_found(care, &name, found.as_ref(), now)?);
                 return Ok(step(found, true));
             }
         }
