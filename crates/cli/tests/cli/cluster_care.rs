@@ -38,7 +38,7 @@ fn fill(client: &mut Client, first: u64, pages: u64) {
 }
 
 #[track_caller]
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
@@ -47,7 +47,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A metric of a gateway.
-fn metric(served: &Served, name: &str) -> Option<f64> {
+pub(crate) fn metric(served: &Served, name: &str) -> Option<f64> {
     let line = served.hears("metrics at http://");
     let (_, rest) = line.split_once("http://").unwrap();
     let (address, _) = rest.split_once("/metrics").unwrap();
