@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use onefold_cluster::{Names, Shards};
 use onefold_seal::ObjectId;
 use onefold_volume::Repaired;
@@ -10,43 +10,41 @@ use onefold_volume::Repaired;
 use super::{Doer, Volumes};
 
 impl Volumes {
-    /// Repairs the shards of all volumes that no gateway has, and gives them back. `warn` hears of those that a gateway
-    /// has, which are left alone.
+    /// Repairs the shards of all volumes that no gateway has, and gives them back. `warn` hears of those that cannot be
+    /// repaired, and of those that gateways have, which are left alone.
     ///
     /// # Errors
-    /// If a shard cannot be repaired, or gateways have all of them: then the error names one of the gateways.
+    /// If gateways have all shards, or the records of shards cannot be read.
     pub(crate) fn repair(&mut self, warn: impl Fn(String)) -> Result<Repaired> {
         let mut shards: BTreeMap<ObjectId, Vec<String>> = BTreeMap::new();
         for (name, record) in Names::new(&self.reached.pool).all()? {
             shards.entry(record.shard).or_default().push(name);
         }
-        let (mut whole, mut is_any, mut served) = (Repaired::default(), shards.is_empty(), None);
+        let (all, mut whole, mut served) = (shards.len(), Repaired::default(), Vec::new());
         for (id, names) in shards {
             let names = names.join(", ");
-            match self.repair_one(id).with_context(|| names.clone())? {
-                Some(done) => {
-                    is_any = true;
-                    whole
-                        .settled
-                        .extend(done.settled.iter().map(|what| format!("{names}: {what}")));
-                    let kept = done.kept.iter();
-                    whole.kept.extend(kept.map(|file| format!("{id}.file.{file}")));
+            match self.repair_one(id) {
+                Ok(Some(Repaired { settled, kept })) => {
+                    whole.settled.extend(settled.iter().map(|what| format!("{names}: {what}")));
+                    whole.kept.extend(kept.iter().map(|file| format!("{id}.file.{file}")));
                 }
-                None => {
-                    let host = self.host_of(id)?;
-                    let why = format!(
-                        "{names}: not repaired, because gateway {host} serves it: stop that gateway, and repeat \
-                         the command before another one takes it"
-                    );
-                    warn(why.clone());
-                    served = Some(why);
-                }
+                Ok(None) => served.push(format!("{names} (gateway {})", self.host_of(id)?)),
+                // the check that follows fails for it
+                Err(error) => warn(format!("{names}: not repaired: {error:#}")),
             }
         }
-        match served.filter(|_| !is_any) {
-            Some(why) => Err(anyhow::Error::msg(why)).with_context(|| self.reached.place()),
-            None => Ok(whole),
+        if !served.is_empty() {
+            let why = format!(
+                "not repaired, because gateways serve them: {}; to repair these, stop their gateways and repeat the \
+                 command",
+                served.join("; ")
+            );
+            if served.len() == all {
+                return Err(Error::msg(why)).with_context(|| self.reached.place());
+            }
+            warn(why);
         }
+        Ok(whole)
     }
 
     /// Repairs a shard and gives it back; none if a gateway has it.

@@ -64,7 +64,7 @@ impl RadosJournals {
 impl Kept {
     fn cut(&self, writer: Writer, folder: &dyn Folder) -> Result<Option<Cut>, VolumeError> {
         let head = self.objects.own_head(writer)?;
-        self.read_checkpoint(&head.state, &mut |_, _| Ok(()))?;
+        self.read_checkpoint(&head.state, |_, _| Ok(()))?;
         let Some(found) = self.find_break(writer, &head.state)? else { return Ok(None) };
         if found.next == 0 {
             return Err(found.problem);

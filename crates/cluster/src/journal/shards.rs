@@ -194,7 +194,7 @@ impl Kept {
             take(known).map_err(malformed)
         };
         tell(&objects.head(), Known::Anew)?;
-        self.read_checkpoint(&state, &mut |object, body| tell(object, Known::Checkpoint(body)))?;
+        self.read_checkpoint(&state, |object, body| tell(object, Known::Checkpoint(body)))?;
         let (mut next, mut places) = (sequence, 0);
         loop {
             if !fault!(RaisedLate) {
@@ -219,7 +219,7 @@ impl Kept {
     pub(super) fn read_checkpoint(
         &self,
         state: &State,
-        take: &mut dyn FnMut(&str, &[u8]) -> Result<(), VolumeError>,
+        mut take: impl FnMut(&str, &[u8]) -> Result<(), VolumeError>,
     ) -> Result<(), VolumeError> {
         let Some(Whole { name, parts, frames }) = state.checkpoint else { return Ok(()) };
         let (objects, mut next) = (&self.objects, 0);
