@@ -4,6 +4,7 @@
 mod damage;
 mod detach;
 mod fsck;
+mod repair;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -79,6 +80,9 @@ pub(crate) fn perform(
     shard: &OpenShard,
     offers: &dyn Offers,
 ) -> Result<Answer> {
+    if request == Request::Scrub {
+        return damage::scrub(gateway, shard, offers);
+    }
     if !request.is_change() {
         let answer = request.perform(shard.pool(), offers)?;
         return damage::told(answer, gateway, shard, offers);
@@ -153,11 +157,19 @@ impl Volumes {
 
     /// Who executes requests for the shard `id`: the gateway that has it, or this process.
     fn doer(&mut self, id: ObjectId) -> Result<Doer> {
+        self.doer_by(|own| own.reach(id))
+    }
+
+    /// The same of the shard that `reach` reaches.
+    fn doer_by(
+        &mut self,
+        mut reach: impl FnMut(&Gateway) -> Result<Found, VolumeError>,
+    ) -> Result<Doer> {
         let (own, begun) = (self.own()?, Instant::now());
         let mut first: Option<u64> = None;
         loop {
             own.look().with_context(|| self.reached.place())?;
-            match own.reach(id).with_context(|| self.reached.place())? {
+            match reach(&own).with_context(|| self.reached.place())? {
                 Found::Here(shard) => return Ok(Doer::Here(shard)),
                 Found::Absent => bail!("the volume is being created or deleted: try again"),
                 Found::Moving => {}

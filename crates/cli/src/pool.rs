@@ -315,8 +315,11 @@ impl PoolArgs {
         Ok(Arc::new(LocalFolder::create(pool).with_context(|| self.place())?))
     }
 
-    /// Repairs a damaged pool that is not served.
-    pub(crate) fn repair(&self) -> Result<Repaired> {
+    /// Repairs a damaged pool that is not served, or what no gateway serves of one in a cluster.
+    pub(crate) fn repair(&self, console: &Console) -> Result<Repaired> {
+        if let Where::Cluster(location) = self.at()? {
+            return self.volumes(location, console)?.repair(|what| console.warn(what));
+        }
         Pool::repair_with(&self.folder("repair a pool")?, self.working.options())
             .with_context(|| self.place())
     }

@@ -83,7 +83,7 @@ impl Unavailable {
 
 /// Requests to volumes in a cluster.
 pub(crate) mod domain {
-    use onefold_volume::{Options, Pool};
+    use onefold_volume::{Options, Pool, Repaired};
 
     use super::{Infallible, Reached, Result};
     use crate::service::request::{Answer, Request};
@@ -114,6 +114,10 @@ pub(crate) mod domain {
         }
 
         pub(crate) fn open(&mut self, _: &str) -> Result<Shard> {
+            match *self {}
+        }
+
+        pub(crate) fn repair(&mut self, _: impl Fn(String)) -> Result<Repaired> {
             match *self {}
         }
     }

@@ -45,4 +45,4 @@ pub use gateway::{
     Tenure, VALID, WAIT, gateways, wall_clock,
 };
 pub use journal::shards::{JournalSizes, RadosJournals};
-pub use shard::{SharedShard, create_shard, detach, detach_while, open_shard};
+pub use shard::{SharedShard, create_shard, detach, detach_while, open_shard, repair_shard};

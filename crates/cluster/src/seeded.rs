@@ -53,6 +53,22 @@ onefold_backend::seeded_bugs! {
         SuccessorTakenForLeak,
         /// No shard looks for registrations of its own that it does not know of.
         NeverSwept,
+        /// A gateway tells the others nothing of what it has stored.
+        StoredUntold,
+        /// What was stored while containers were counted is taken for counted.
+        CountedEarly,
+        /// Several gateways look over all containers at the same time.
+        TurnTaken,
+        /// A container counts as scrubbed before its damage is noted.
+        DamageNotedLate,
+        /// What a living gateway has begun to scrub another one begins again.
+        ScrubbedTwice,
+        /// Damage is forgotten though its container exists.
+        DamageForgotten,
+        /// A shard is taken for its containers though another gateway has it.
+        ServedTended,
+        /// A shard that was taken for its containers is given back though a client asked for it.
+        GivenBackAsked,
     }
 }
 

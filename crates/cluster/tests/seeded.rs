@@ -1,8 +1,10 @@
-//! Errors made on purpose: each must be caught by the races, or the scenes of guards and containers, that
-//! find none otherwise.
+//! Errors made on purpose: each must be caught by the races, or the scenes of guards, containers and what
+//! gateways look after, that find none otherwise.
 //!
 //! Bugs are switched on for the whole process, so this file has one test.
 
+#[path = "common/care.rs"]
+mod care;
 #[path = "common/domain.rs"]
 #[allow(dead_code, reason = "the other test needs more of it")]
 mod domain;
@@ -42,7 +44,7 @@ const OF_POOLS: [onefold_volume::seeded::Bug; 4] = {
 
 /// Whether a scene of guards, containers and shards fails.
 fn is_in_scenes() -> bool {
-    catch_unwind(sharing::all).is_err() || catch_unwind(scenes::all).is_err()
+    [sharing::all, scenes::all, care::all].into_iter().any(|all| catch_unwind(all).is_err())
 }
 
 #[test]

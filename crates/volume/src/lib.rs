@@ -59,7 +59,7 @@ pub use engine::options::{IndexLayout, Options};
 pub use error::{ContainerFileError, StreamError, VolumeError};
 pub use ids::{SharedName, Version, VolumeId, Writer};
 pub use journal::frame::Frame;
-pub use journal::journals::Journals;
+pub use journal::journals::{Journals, kept_name};
 pub use journal::metadata::{Checkpoint, Known, MAX_BATCH, Metadata, Shard, Take, Taken};
 pub use onefold_container::Codec;
 pub use pool::details::VolumeDetails;

@@ -398,11 +398,20 @@ mod tests {
     use onefold_block::{BlockDevice, BlockSize, Durability};
     use onefold_cluster::containers::{Guards, Value};
     use onefold_cluster::hints::ContainerName;
-    use onefold_cluster::{Audience, BootClock, Domain, GatewayEvent, LeaseClock, Settings};
+    use onefold_cluster::{Audience, Domain, GatewayEvent, LeaseClock, Settings};
     use onefold_volume::{Codec, Hash, Options};
 
     use super::*;
     use crate::cluster::about;
+
+    /// A clock that stands still: no gateway renews its lease here, and a slow machine must not end it.
+    struct Still;
+
+    impl LeaseClock for Still {
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
 
     fn gateway(pool: &Arc<dyn RadosPool>) -> Gateway {
         gateway_for(pool, Arc::new(()))
@@ -410,7 +419,7 @@ mod tests {
 
     fn gateway_for(pool: &Arc<dyn RadosPool>, audience: Arc<dyn Audience>) -> Gateway {
         Domain::create(pool, Hash::Blake3, Codec::Zstd).unwrap();
-        let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
+        let clock: Arc<dyn LeaseClock> = Arc::new(Still);
         let options = Options { table_bytes: 1 << 20, ..Options::default() };
         let settings = Settings::new(about(String::new(), true), options);
         Gateway::begin(pool, &clock, settings, audience).unwrap()
@@ -488,6 +497,9 @@ mod tests {
 
         let (counts, begun) = (Arc::<SpaceCounts>::default(), Instant::now());
         let mut space = Space::new((0.2, CHECK_EVERY), Arc::clone(&counts), begun);
+        // each is due at a random time otherwise
+        space.settles.insert(shard.id(), begun + SETTLE_EVERY);
+        space.checks = begun + 2 * CHECK_EVERY;
         let withdrawn = std::cell::RefCell::new(Vec::new());
         let withdraw = |name: &str| withdrawn.borrow_mut().push(name.to_owned());
         let mut keep = |now, goes_on| space.keep_at(now, &gateway, &withdraw, &move || goes_on);

@@ -130,6 +130,11 @@ containers, `writer` and `pool` where other files have the information. Blocks a
 damaged part of a map or table knew are lost, and are named. It copies all that it gives up to files
 named lost-... in the folder. Then it checks the pool.
 
+With --cluster it repairs the shards that no gateway has, and names those that one has: stop that gateway first.
+It restores the checkpoint of a shard and all later changes up to the first one that is lost or damaged. Copies are
+objects in the namespace, which are removed with their volumes. Containers stay as they are: `onefold volume scrub`
+finds what is lost in them.
+
 Examples:
   onefold volume check --pool /srv/pool
   onefold volume check --pool /srv/pool --repair
@@ -140,7 +145,8 @@ list of texts) and kept (a list of files).";
 
 const SCRUB_HELP: &str = "\
 If the pool is served, clients are not blocked and share the disk with the scrub. It reads the pages
-that volumes used when it began and still use when it reaches them.
+that volumes used when it began and still use when it reaches them. In a cluster it notes damaged containers as
+scrubs of gateways do, so that all volumes that use them are told.
 
 Examples:
   onefold volume scrub --pool /srv/pool
@@ -629,7 +635,7 @@ impl Rollback {
 
 impl Check {
     fn run(self, console: &Console) -> Result<Exit> {
-        let repaired = if self.repair { Some(self.pool.repair()?) } else { None };
+        let repaired = if self.repair { Some(self.pool.repair(console)?) } else { None };
         let of_repair = repaired.iter().flat_map(|done| {
             let kept = done.kept.iter().map(|name| format!("kept a copy: '{name}'"));
             done.settled.iter().cloned().chain(kept)

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, ensure};
-use onefold_cluster::{Gateway, OpenShard};
+use anyhow::{Context, Result, ensure};
+use onefold_cluster::{Gateway, OpenShard, wall_clock};
 use onefold_volume::{BadPage, Scrubbed};
 
 use crate::count::count;
-use crate::service::request::{Answer, Offers};
+use crate::service::request::{self, Answer, Offers};
 
 /// `answer`, with what scrubs found of the volumes of `shard`, if it is about damage.
 pub(super) fn told(
@@ -33,6 +33,14 @@ pub(super) fn told(
         _ => {}
     }
     Ok(answer)
+}
+
+/// Scrubs the volumes of `shard`, and notes damaged containers for all gateways.
+pub(super) fn scrub(gateway: &Gateway, shard: &OpenShard, offers: &dyn Offers) -> Result<Answer> {
+    let found = request::scrub(shard.pool(), offers)?;
+    let noted = gateway.note_scrubbed(&found, wall_clock(), &|_| offers.goes_on());
+    noted.context("damaged containers could not be noted for other gateways: repeat the scrub")?;
+    Ok(Answer::Scrubbed(found.into()))
 }
 
 /// The volumes with lost pages, how many of their blocks these are, and the first.
@@ -81,6 +89,7 @@ mod tests {
     fn damage_names_containers_volumes_and_blocks() {
         let page = |slot, blocks: &[(&str, u64)]| BadPage {
             container: "container 7".into(),
+            shared: None,
             slot,
             problem: "it has another fingerprint".into(),
             blocks: blocks.iter().map(|(name, block)| ((*name).into(), *block)).collect(),

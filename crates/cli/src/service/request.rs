@@ -513,7 +513,7 @@ impl Request {
             }
             Self::Info { name } => return info(pool, offers, &name),
             Self::Check => return check(pool, offers),
-            Self::Scrub => return scrub(pool, offers),
+            Self::Scrub => return Ok(Answer::Scrubbed(scrub(pool, offers)?.into())),
             Self::Stats => {
                 pool.settle()?;
                 return Ok(Answer::Sums(Sums::of(pool.version(), &pool.statistics())));
@@ -651,7 +651,7 @@ fn check(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
     Ok(Answer::Checked(ShownCheck { pages, changed, problems, more }))
 }
 
-fn scrub(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
+pub(crate) fn scrub(pool: &Pool, offers: &dyn Offers) -> Result<Scrubbed> {
     let scrubbed = pool.scrub_while(|| offers.goes_on());
     ensure!(
         !scrubbed.is_stopped,
@@ -659,7 +659,7 @@ fn scrub(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {
         count(scrubbed.pages, "page", "pages"),
         scrubbed.bad.len() as u64 + scrubbed.more
     );
-    Ok(Answer::Scrubbed(scrubbed.into()))
+    Ok(scrubbed)
 }
 
 fn compact(pool: &Pool, offers: &dyn Offers) -> Result<Answer> {

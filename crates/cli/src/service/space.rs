@@ -11,6 +11,7 @@ use onefold_volume::VolumeError;
 use serde::{Deserialize, Serialize};
 
 use crate::count::count;
+use crate::ratio;
 use crate::time;
 
 /// What the containers of a cluster hold.
@@ -24,6 +25,12 @@ pub(crate) struct ShownStored {
     pub(crate) unique_bytes: u64,
     /// Containers at the last count.
     pub(crate) containers: u64,
+    /// Bytes of all volumes, snapshots and clones without holes, at the last count.
+    #[serde(default)]
+    pub(crate) logical_bytes: Option<u64>,
+    /// How many times as much that is as what is stored.
+    #[serde(default)]
+    pub(crate) total_reduction: Option<f64>,
     /// Seconds since 1970; none if nothing was counted yet.
     pub(crate) counted: Option<u64>,
     /// The most that containers may have together.
@@ -61,11 +68,15 @@ impl ShownStored {
     pub(crate) fn of(care: &Care) -> Result<Self, VolumeError> {
         let Stored { bytes, shared_bytes, containers, counted, quota } = care.stored()?;
         let unique = care.shard_space()?.values().map(|one| one.unique_bytes).sum();
+        let logical_bytes = care.mapped_bytes()?;
+        let reduction = |logical: u64| (bytes > 0).then(|| logical as f64 / bytes as f64);
         Ok(Self {
             stored_bytes: bytes,
             shared_bytes,
             unique_bytes: unique,
             containers,
+            logical_bytes,
+            total_reduction: logical_bytes.and_then(reduction),
             counted: seconds(counted),
             quota,
         })
@@ -84,7 +95,14 @@ impl ShownStored {
                 format!("{}, {part:.0} % used", HumanBytes(quota))
             }
         };
+        let logical = match self.logical_bytes {
+            None => "not counted yet".to_owned(),
+            Some(bytes) => HumanBytes(bytes).to_string(),
+        };
+        let reduction = self.total_reduction.map_or_else(|| "not known".to_owned(), ratio::times);
         vec![
+            ("in all volumes", logical),
+            ("ratio over all", reduction),
             ("stored", HumanBytes(self.stored_bytes).to_string()),
             ("of it shared", HumanBytes(self.shared_bytes).to_string()),
             ("of one shard each", HumanBytes(self.unique_bytes).to_string()),

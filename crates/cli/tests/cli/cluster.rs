@@ -9,6 +9,7 @@ use onefold_testkit::ceph::{Ceph, ERASURE_CODED, REPLICATED};
 use onefold_testkit::{random, skip};
 use rustix::process::Signal;
 
+use crate::cluster_care::{metric, wait_for};
 use crate::lab::{Lab, Ran};
 use crate::served::Served;
 
@@ -39,7 +40,8 @@ pub(crate) fn lab() -> Lab {
 
 /// A gateway that listens on a port, and on the socket `socket`.
 pub(crate) fn start(lab: &Lab, ceph: &Ceph, socket: &str) -> Served {
-    let line = format!("serve {} --listen 127.0.0.1:0 --unix {socket}", at(ceph));
+    let line =
+        format!("serve {} --listen 127.0.0.1:0 --unix {socket} --metrics 127.0.0.1:0", at(ceph));
     Served::start_at(lab, &line, socket).unwrap()
 }
 
@@ -210,6 +212,8 @@ fn others_take_over_what_a_dead_gateway_acknowledged() {
     }
     // what the dead gateway told of its pages is in no dump, and is found in footers of its containers
     second.hears("found in footers of containers");
+    // those of the other shards may be complete later
+    wait_for("all pages are known", || metric(&second, "onefold_hints") >= Some(150.0));
     lab.ok(&format!("volume create {at} --size 4MiB again"));
     let stored = || {
         let stats = lab.ok(&format!("volume stats {at} --json")).json();

@@ -38,7 +38,7 @@ fn fill(client: &mut Client, first: u64, pages: u64) {
 }
 
 #[track_caller]
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
@@ -47,7 +47,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A metric of a gateway.
-fn metric(served: &Served, name: &str) -> Option<f64> {
+pub(crate) fn metric(served: &Served, name: &str) -> Option<f64> {
     let line = served.hears("metrics at http://");
     let (_, rest) = line.split_once("http://").unwrap();
     let (address, _) = rest.split_once("/metrics").unwrap();
@@ -323,4 +323,98 @@ fn a_read_only_gateway_offers_snapshots_and_leaves_volumes_to_others() {
     expect_pages(&mut disk, [(0, 100), (1, 1)]);
     assert!(try_client(&reader, "disk").is_none());
     disk.write(BLOCK as u64, &page(101)).unwrap();
+}
+
+/// Changes bytes of an object of the namespace.
+fn spoil(lab: &Lab, ceph: &Ceph, object: &str, change: impl Fn(&mut Vec<u8>)) {
+    let copy = lab.path("object");
+    let run = |verb: &str| {
+        rados(ceph, REPLICATED, &[verb.as_ref(), object.as_ref(), copy.as_os_str()]);
+    };
+    run("get");
+    let mut bytes = fs::read(&copy).unwrap();
+    change(&mut bytes);
+    fs::write(&copy, bytes).unwrap();
+    run("put");
+}
+
+#[test]
+fn commands_repair_what_no_gateway_serves_and_tell_others_of_damage() {
+    let ceph = match Ceph::start() {
+        Ok(ceph) => ceph,
+        Err(reason) => return skip(&reason),
+    };
+    let (lab, at) = (lab(), at(&ceph));
+    let place = format!("{REPLICATED}/volumes");
+    lab.ok(&init(&ceph, &place));
+    let status = format!("cluster status ceph:{place} --ceph-conf {}", ceph.conf().display());
+    for name in ["a", "b"] {
+        lab.ok(&format!("volume create {at} --size 4MiB {name}"));
+    }
+    let line = format!("serve {at} --listen 127.0.0.1:0 --check-every 1 --unix");
+    let mut first = Served::start_at(&lab, &format!("{line} first"), "first").unwrap();
+    fill(&mut first.client("a"), 0, 300);
+    fill(&mut first.client("b"), 0, 100);
+    // the last batch of its journal is damaged: no gateway can open it
+    assert_eq!(first.signal(Signal::TERM), 0);
+    let mut first = Served::start_at(&lab, &format!("{line} again"), "again").unwrap();
+    let mut client = first.client("a");
+    for n in 0..20 {
+        client.write(n * BLOCK as u64, &page(1000 + n)).unwrap();
+    }
+    first.signal(Signal::KILL);
+    let listed = lab.ok(&format!("volume list {at} --json")).json();
+    let shard = listed[0]["shard"].as_str().unwrap().to_owned();
+    let segments = rados(&ceph, REPLICATED, &["ls".as_ref()]);
+    let segments = segments.lines().filter(|name| name.starts_with(&format!("{shard}.segment.")));
+    let sizes = segments.map(|name| {
+        let shown = rados(&ceph, REPLICATED, &["stat".as_ref(), name.as_ref()]);
+        (shown.trim().rsplit(' ').next().unwrap().parse::<u64>().unwrap(), name.to_owned())
+    });
+    let (size, segment) = sizes.max().unwrap();
+    assert!(size > 0, "{segment} has no batch");
+    spoil(&lab, &ceph, &segment, |bytes| *bytes.last_mut().unwrap() ^= 1);
+    let ran = lab.run(&format!("volume check {at}")).expect(1);
+    assert!(ran.stderr.contains(&segment), "{ran:#?}");
+
+    // a gateway serves the other volume, and that one is left alone
+    let mut second = Served::start_at(&lab, &format!("{line} second"), "second").unwrap();
+    wait_for("b is served", || try_client(&second, "b").is_some());
+    assert!(try_client(&second, "a").is_none());
+    let ran = lab.ok(&format!("volume check {at} --repair --json"));
+    assert!(ran.stderr.contains("because gateways serve them: b (gateway "), "{ran:#?}");
+    let done = ran.json();
+    assert!(done["settled"][0].as_str().unwrap().starts_with("a: gave up changes"), "{done}");
+    let kept = done["kept"][0].as_str().unwrap();
+    assert_eq!(rados(&ceph, REPLICATED, &["ls".as_ref()]).matches(kept).count(), 1, "{done}");
+    lab.ok(&format!("volume check {at}"));
+    wait_for("a is served", || try_client(&second, "a").is_some());
+    expect_pages(&mut second.client("a"), (0..19).map(|n| (n, 1000 + n)));
+    expect_pages(&mut second.client("a"), (20..300).map(|n| (n, n)));
+    let ran = lab.run(&format!("volume check {at} --repair")).expect(1);
+    assert!(ran.stderr.contains("stop their gateways"), "{ran:#?}");
+    let told = lab.ok(&format!("{status} --full --json")).json();
+    assert_eq!((&told["leaks"], &told["problems"]), (&0.into(), &0.into()), "{told}");
+    let serving = told["gateways"].as_array().unwrap().iter().find(|one| one["is_serving"] == true);
+    assert_eq!(serving.unwrap()["index_ranges"], serde_json::json!(["000-fff"]), "{told}");
+    wait_for("the ratio over all is counted", || {
+        let told = lab.ok(&format!("{status} --json")).json();
+        told["stored"]["logical_bytes"].as_u64() == Some(400 * BLOCK as u64)
+            && told["stored"]["total_reduction"].as_f64() > Some(1.0)
+    });
+    let text = lab.ok(&format!("{status} --full")).stdout;
+    for part in ["ratio over all", "100.0 %", "leaked  ", "0 other problems"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
+    // damage that a command finds is noted for all
+    assert_eq!(second.signal(Signal::TERM), 0);
+    let (container, size) =
+        containers(&ceph, REPLICATED).into_iter().max_by_key(|(_, size)| *size).unwrap();
+    spoil(&lab, &ceph, &container, |bytes| bytes[size as usize / 2..][..50].fill(0xaa));
+    let found = lab.run(&format!("volume scrub {at} --json")).expect(1).json();
+    assert!(!found["bad"].as_array().unwrap().is_empty(), "{found}");
+    let noted = lab.ok(&format!("{status} --json")).json();
+    assert_eq!(noted["damage"].as_array().unwrap().len(), 1, "{noted}");
+    assert_eq!(noted["scrub"]["damaged"], 0, "{noted}: no gateway found it");
 }

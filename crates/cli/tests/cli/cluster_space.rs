@@ -17,11 +17,26 @@ const PAGES: u64 = 400;
 
 /// What `rados` says in the namespace of pool `pool`.
 pub(crate) fn rados(ceph: &Ceph, pool: &str, arguments: &[&OsStr]) -> String {
+    try_rados(ceph, pool, arguments).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+}
+
+fn try_rados(ceph: &Ceph, pool: &str, arguments: &[&OsStr]) -> Result<String, String> {
     let mut command = Command::new("rados");
     command.arg("-c").arg(ceph.conf()).args(["-p", pool, "-N", "volumes"]).args(arguments);
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// How long an object is; none if it is gone.
+fn size_of(ceph: &Ceph, pool: &str, object: &str) -> Option<u64> {
+    match try_rados(ceph, pool, &["stat".as_ref(), object.as_ref()]) {
+        Ok(shown) => Some(shown.trim().rsplit(' ').next().unwrap().parse().unwrap()),
+        Err(error) if error.contains("No such file") => None,
+        Err(error) => panic!("stat {object}: {error}"),
+    }
 }
 
 #[track_caller]
@@ -33,11 +48,8 @@ fn shows(ran: Ran, text: &str) {
 pub(crate) fn containers(ceph: &Ceph, pool: &str) -> Vec<(String, u64)> {
     let listed = rados(ceph, pool, &["ls".as_ref()]);
     let containers = listed.lines().filter(|name| name.contains(".container."));
-    let size = |name: &str| {
-        let shown = rados(ceph, pool, &["stat".as_ref(), name.as_ref()]);
-        shown.trim().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
-    };
-    containers.map(|name| (name.to_owned(), size(name))).collect()
+    // gateways remove some meanwhile
+    containers.filter_map(|name| Some((name.to_owned(), size_of(ceph, pool, name)?))).collect()
 }
 
 /// Bytes of all containers.

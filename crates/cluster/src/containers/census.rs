@@ -10,7 +10,7 @@ use onefold_backend::rados::RadosError;
 use onefold_seal::ObjectId;
 use onefold_volume::VolumeError;
 
-use super::closing::{Uses, live_of};
+use super::closing::{Live, live_of};
 use super::container::Containers;
 use super::guard::{Access, Guards};
 use super::release::sweep_names;
@@ -29,6 +29,8 @@ pub struct Census {
     pub bytes: u64,
     /// Bytes of those in which several shards are registered.
     pub shared_bytes: u64,
+    /// Bytes of volumes that are no holes, as shards told last.
+    pub mapped_bytes: u64,
     /// What shards use.
     pub shards: BTreeMap<ObjectId, ShardSpace>,
     /// Shards that no gateway has, and that must be opened so that these containers can be given back: they are
@@ -69,7 +71,7 @@ pub(crate) fn take_census(
     let refused = |error: RadosError| failed(Operation::Read, error);
     let meta = &*guards.pool;
     let found = sweep_names(meta, &*containers.pool).map_err(refused)?;
-    let (mut census, mut told) = (Census::default(), BTreeMap::<ObjectId, Option<Uses>>::new());
+    let (mut census, mut told) = (Census::default(), BTreeMap::<ObjectId, Option<Live>>::new());
     for name in found.guards.union(&found.containers) {
         if !go_on() {
             return Ok(None);
@@ -91,7 +93,7 @@ pub(crate) fn take_census(
                 told.insert(*user, live_of(meta, user)?);
             }
             // one that registered since says nothing of this container yet
-            let of = told[user].as_ref().and_then(|uses| uses.get(name)).copied();
+            let of = told[user].as_ref().and_then(|live| live.uses.get(name)).copied();
             live_bytes = live_bytes.zip(of).map(|(sum, of)| sum.saturating_add(of));
             let space = census.shards.entry(*user).or_default();
             space.used_bytes += of.unwrap_or(0);
@@ -115,5 +117,6 @@ pub(crate) fn take_census(
             census.candidates.push(Candidate { name: *name, len, live_bytes });
         }
     }
+    census.mapped_bytes = told.values().flatten().map(|live| live.mapped_bytes).sum();
     Ok(Some(census))
 }

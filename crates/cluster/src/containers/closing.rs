@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 
 use bytes::Bytes;
 use onefold_backend::Operation;
-use onefold_backend::rados::{Query, RadosPool, Refusal, Step, Update};
+use onefold_backend::rados::{Answer, Query, RadosPool, Refusal, Step, Update};
 use onefold_seal::ObjectId;
 use onefold_seal::wire::{Put, Reader, WireError};
 use onefold_volume::{Pool, VolumeError};
@@ -30,6 +30,9 @@ pub(super) const LIVE: &str = "live";
 /// The version of the object of a shard's uses.
 const VERSION: u8 = 1;
 
+/// Attribute of that object, and of what all shards use: how many bytes of volumes are mapped, 8 bytes.
+pub(crate) const MAPPED: &str = "mapped";
+
 /// What closing found and did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Closed {
@@ -46,13 +49,32 @@ pub struct Closed {
 /// How much a shard uses of each container.
 pub(super) type Uses = BTreeMap<ContainerName, u64>;
 
+/// What a shard says it uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Live {
+    pub(super) uses: Uses,
+    /// Bytes of its volumes that are no holes; 0 if an earlier version of the program said it.
+    pub(super) mapped_bytes: u64,
+}
+
+/// What attribute [`MAPPED`] says, if it is there.
+pub(crate) fn mapped_of(answer: &Answer) -> Option<u64> {
+    let found: &[u8] = answer.xattrs.get(MAPPED)?;
+    found.try_into().ok().map(u64::from_be_bytes)
+}
+
+/// Its value.
+pub(crate) fn mapped_value(bytes: u64) -> Bytes {
+    Bytes::copy_from_slice(&bytes.to_be_bytes())
+}
+
 impl SharedContainers {
     pub(super) fn live_object(shard: &ObjectId) -> String {
         format!("{shard}.{LIVE}")
     }
 
-    /// Stores how many bytes `pool`, the open pool of this shard, uses of each container, unless it stored the
-    /// same the last time.
+    /// Stores how many bytes `pool`, the open pool of this shard, uses of each container and how many its volumes
+    /// have, unless it stored the same the last time.
     ///
     /// # Errors
     /// If the pool of RADOS refuses it or gives no answer.
@@ -60,12 +82,16 @@ impl SharedContainers {
         let uses = pool.uses().into_iter().filter(|one| one.is_registered);
         let uses: Uses = uses.map(|one| (name_of(&one.container), one.live_bytes)).collect();
         let (object, body) = (Self::live_object(&self.guards.own()), Bytes::from(encode(&uses)));
+        let mapped_bytes = pool.statistics().mapped_bytes;
+        let now = (body.clone(), mapped_bytes);
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.as_ref() == Some(&body) {
+        if told.as_ref() == Some(&now) {
             return Ok(());
         }
-        let replaced =
-            |update: Update| update.then(Step::Truncate(0)).then(Step::Append(body.clone()));
+        let replaced = |update: Update| {
+            let update = update.then(Step::Truncate(0)).then(Step::Append(body.clone()));
+            update.set(MAPPED, mapped_value(mapped_bytes))
+        };
         // whichever of several arrives last, it costs space alone
         let stored = match self.guards.pool.update(&object, replaced(Update::existing())) {
             Err(error) if error.refusal() == Some(Refusal::Absent) => {
@@ -73,7 +99,7 @@ impl SharedContainers {
             }
             stored => stored,
         };
-        *told = stored.is_ok().then_some(body);
+        *told = stored.is_ok().then_some(now);
         stored.map(drop).map_err(|error| failed(Operation::Write, error))
     }
 
@@ -120,14 +146,15 @@ pub(crate) fn close(
 }
 
 /// What shard `shard` said it uses; nothing if it said nothing.
-pub(super) fn live_of(meta: &dyn RadosPool, shard: &ObjectId) -> Result<Option<Uses>, VolumeError> {
+pub(super) fn live_of(meta: &dyn RadosPool, shard: &ObjectId) -> Result<Option<Live>, VolumeError> {
     let object = SharedContainers::live_object(shard);
-    let query = Query { range: Some(0..u64::from(u32::MAX)), ..Query::default() };
+    let query = Query { range: Some(0..u64::from(u32::MAX)), xattrs: true, ..Query::default() };
     let answer = ask(meta, &object, &query);
     let Some(answer) = answer.map_err(|error| failed(Operation::Read, error))? else {
         return Ok(None);
     };
-    decode(&answer.bytes).map(Some).map_err(|error| damaged_object(&object, &error))
+    let uses = decode(&answer.bytes).map_err(|error| damaged_object(&object, &error))?;
+    Ok(Some(Live { uses, mapped_bytes: mapped_of(&answer).unwrap_or(0) }))
 }
 
 fn encode(uses: &Uses) -> Vec<u8> {

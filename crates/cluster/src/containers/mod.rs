@@ -20,14 +20,14 @@ mod usage;
 pub(crate) use census::take_census;
 pub use census::{Census, ShardSpace};
 pub use closing::{Closed, WASTE};
-pub(crate) use closing::{close, reuse};
+pub(crate) use closing::{MAPPED, close, mapped_of, mapped_value, reuse};
 pub use container::{Containers, Look};
 pub(crate) use fsck::fsck_in;
 pub use fsck::{Checked, Problem, fsck, fsck_while};
 pub use guard::{Access, Guard, Guards, MOST_USERS, Registered, Value};
 pub use release::{Found, release, sweep_names};
 pub use shared::SharedContainers;
-pub(crate) use shared::shared_name;
+pub(crate) use shared::{name_of, shared_name};
 pub use sweep::Swept;
 pub use usage::Usage;
 

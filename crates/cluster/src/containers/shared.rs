@@ -27,7 +27,7 @@ pub struct SharedContainers {
     pub(super) containers: Containers,
     hints: Arc<dyn Hints>,
     /// What the shard told last of what it uses.
-    pub(super) told: Mutex<Option<Bytes>>,
+    pub(super) told: Mutex<Option<(Bytes, u64)>>,
 }
 
 impl SharedContainers {
@@ -46,7 +46,7 @@ impl SharedContainers {
     }
 }
 
-pub(super) fn name_of(name: &SharedName) -> ContainerName {
+pub(crate) fn name_of(name: &SharedName) -> ContainerName {
     let SharedName { shard, writer, number } = *name;
     ContainerName { shard, writer: writer.0, number }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onefold_backend::rados::RadosPool;
 use onefold_seal::ObjectId;
-use onefold_volume::{Options, VolumeError};
+use onefold_volume::{Options, Repaired, VolumeError};
 
 use super::care::{Care, RoomKeeper, Stored};
 use super::domain::Domain;
@@ -16,7 +16,7 @@ use super::lease::GatewayLease;
 use super::names::Names;
 use super::open::OpenShard;
 use super::records::{About, GatewayRecord};
-use super::shards::Shards;
+use super::shards::{SeenShard, Shards};
 use super::watch::Watch;
 use crate::clock::LeaseClock;
 use crate::hints::Hints;
@@ -235,6 +235,34 @@ impl Gateway {
     /// # Errors
     /// If the shard cannot be taken or opened.
     pub fn reach(&self, id: ObjectId) -> Result<Reached, VolumeError> {
+        self.reach_by(id, |seen| self.take(id, seen))
+    }
+
+    /// The same, but for a shard that no gateway has, which is repaired before it is opened
+    /// ([`repair_shard`](crate::repair_shard)). What that did, unless the shard was open here or is elsewhere.
+    ///
+    /// # Errors
+    /// If the shard cannot be taken, repaired or opened.
+    pub fn reach_to_repair(
+        &self,
+        id: ObjectId,
+    ) -> Result<(Reached, Option<Repaired>), VolumeError> {
+        let mut repaired = None;
+        let reached = self.reach_by(id, |seen| {
+            self.take_after(id, seen, || {
+                repaired = Some(self.repair(id)?);
+                Ok(())
+            })
+        })?;
+        Ok((reached, repaired))
+    }
+
+    /// Finds the shard `id`, and takes it by `take` if no gateway has it.
+    fn reach_by(
+        &self,
+        id: ObjectId,
+        take: impl FnOnce(SeenShard) -> Result<Option<Arc<OpenShard>>, VolumeError>,
+    ) -> Result<Reached, VolumeError> {
         if let Some(open) = self.wait_for(id) {
             return Ok(Reached::Here(open));
         }
@@ -256,7 +284,7 @@ impl Gateway {
         {
             return Ok(Reached::Moving);
         }
-        Ok(self.take(id, seen)?.map_or(Reached::Moving, Reached::Here))
+        Ok(take(seen)?.map_or(Reached::Moving, Reached::Here))
     }
 
     /// Waits while a thread takes a shard or gives it away. The shard, if it is open then.

@@ -14,6 +14,7 @@ use super::open::OpenShard;
 use super::records::ShardRecord;
 use super::shards::SeenShard;
 use crate::error::failed;
+use crate::seeded::fault;
 use crate::shard;
 
 impl Gateway {
@@ -82,7 +83,9 @@ impl Gateway {
     /// The same unless `is_used`, which is asked while no client finds the shard.
     fn close_unless(&self, id: ObjectId, is_used: &dyn Fn() -> bool) -> Option<Arc<OpenShard>> {
         let shard = match self.slots().get_mut(&id) {
-            Some(slot @ Slot::Open(_)) if !is_used() => std::mem::replace(slot, Slot::Busy),
+            Some(slot @ Slot::Open(_)) if !is_used() || fault!(GivenBackAsked) => {
+                std::mem::replace(slot, Slot::Busy)
+            }
             _ => return None,
         };
         let Slot::Open(shard) = shard else { return None };

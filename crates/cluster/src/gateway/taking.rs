@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onefold_seal::ObjectId;
-use onefold_volume::{Options, Pool, VolumeError};
+use onefold_volume::{Options, Pool, Repaired, VolumeError};
 
 use super::events::GatewayEvent;
 use super::gateway::{Gateway, Slot};
@@ -12,7 +12,7 @@ use super::open::OpenShard;
 use super::records::ShardRecord;
 use super::shards::SeenShard;
 use super::tenure::Tenure;
-use crate::shard::{SharedShard, create_shard, open_counted};
+use crate::shard::{SharedShard, create_shard, open_counted, repair_shard};
 
 /// The fewest shares into which a gateway divides its memory.
 const LEAST_SHARES: usize = 8;
@@ -32,11 +32,21 @@ impl Gateway {
         id: ObjectId,
         seen: SeenShard,
     ) -> Result<Option<Arc<OpenShard>>, VolumeError> {
+        self.take_after(id, seen, || Ok(()))
+    }
+
+    /// The same, and calls `prepare` once the shard is this gateway's and before it is opened.
+    pub(super) fn take_after(
+        &self,
+        id: ObjectId,
+        seen: SeenShard,
+        prepare: impl FnOnce() -> Result<(), VolumeError>,
+    ) -> Result<Option<Arc<OpenShard>>, VolumeError> {
         let lease = self.lease();
         if self.is_ending() || !lease.is_valid() || !self.begin_taking(id) {
             return Ok(None);
         }
-        let taken = self.take_busy(id, seen, &lease).map(|taken| {
+        let taken = self.take_busy(id, seen, &lease, prepare).map(|taken| {
             taken.map(|(shard, damage)| {
                 // before another thread finds it
                 self.audience.opened(&shard, damage);
@@ -52,6 +62,7 @@ impl Gateway {
         id: ObjectId,
         seen: SeenShard,
         lease: &Arc<GatewayLease>,
+        prepare: impl FnOnce() -> Result<(), VolumeError>,
     ) -> Result<Option<Opened>, VolumeError> {
         let record = ShardRecord {
             is_doomed: seen.record.is_doomed,
@@ -63,7 +74,7 @@ impl Gateway {
             self.erase(id, &taken)?;
             return Ok(None);
         }
-        let (shard, damage) = match self.open(id, lease) {
+        let (shard, damage) = match prepare().and_then(|()| self.open(id, lease)) {
             Ok(opened) => opened,
             Err(error) => {
                 // another gateway may be able to open it
@@ -89,6 +100,11 @@ impl Gateway {
     fn open_shared(&self, id: ObjectId) -> Result<(SharedShard, Vec<VolumeError>), VolumeError> {
         let (hints, usage) = (Arc::clone(&self.settings.hints), Arc::clone(self.room.usage()));
         open_counted(&self.pool, self.data(), id, hints, usage, self.share())
+    }
+
+    /// Repairs the shard `id`, which is this gateway's and is not open.
+    pub(super) fn repair(&self, id: ObjectId) -> Result<Repaired, VolumeError> {
+        repair_shard(&self.pool, self.data(), (id, self.domain.hash), self.share())
     }
 
     /// Opens the shard `id`, and brings its names in line with its volumes.

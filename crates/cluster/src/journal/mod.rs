@@ -28,10 +28,14 @@
 //! Updates of the head compare its version. So one that arrives late is refused once another update was
 //! applied, and trash is removed only after that.
 //!
+//! **Repair** ([cut]) ends a journal before the first batch that cannot be read: a new segment follows the last
+//! whole batch, by one guarded update.
+//!
 //! Little else is leaked: a segment that was made and never named, which is empty, and what a superseded
 //! writer or a late creation adds. A later writer finds it in a list of all objects
 //! ([`remove_leaked`](shards::RadosJournals::remove_leaked)).
 
+pub(crate) mod cut;
 pub(crate) mod head;
 mod objects;
 pub(crate) mod shards;

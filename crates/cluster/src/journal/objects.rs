@@ -201,6 +201,10 @@ impl ShardObjects {
         self.update(&self.segment(segment), update.set(WRITER, number(writer.0))).map(drop)
     }
 
+    pub(super) fn missing(&self, segment: Made) -> VolumeError {
+        damaged(&self.segment(segment), 0, "it is missing".into())
+    }
+
     /// What the attributes of a segment say; none if it is absent.
     pub(super) fn look(&self, segment: Made) -> Result<Option<Segment>, VolumeError> {
         let name = self.segment(segment);
@@ -325,7 +329,7 @@ impl ShardObjects {
                 if self.own_head(writer)?.state != state {
                     return self.remove_leaked(writer);
                 }
-                return Err(damaged(&self.segment(name), 0, "it is missing".into()));
+                return Err(self.missing(name));
             }
             segment = found.and_then(|found| found.follow);
         }

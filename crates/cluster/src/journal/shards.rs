@@ -37,20 +37,22 @@ pub struct RadosJournals {
     pool: Arc<dyn RadosPool>,
     sizes: JournalSizes,
     shards: Mutex<BTreeMap<Shard, Arc<Kept>>>,
+    /// Whether a checkpoint is written also if there was no batch since the last one.
+    is_outdated: bool,
 }
 
 /// A shard, as this process knows it.
-struct Kept {
-    objects: ShardObjects,
+pub(super) struct Kept {
+    pub(super) objects: ShardObjects,
     /// None until the shard was taken over.
     open: Mutex<Option<Open>>,
     /// The writer that has it; none is 0. Apart from `open`, whose holder waits for answers.
-    writer: AtomicU64,
+    pub(super) writer: AtomicU64,
 }
 
 /// Where batches go.
 #[derive(Clone, Copy)]
-struct Open {
+pub(super) struct Open {
     writer: Writer,
     segment: Made,
     /// The length of the segment, in bytes.
@@ -88,7 +90,13 @@ impl RadosJournals {
         if kind.alignment > 1 || !kind.has_omap {
             return Err(ClusterError::ErasureCoded { pool: kind.name.clone() });
         }
-        Ok(Self { pool, sizes, shards: Mutex::default() })
+        Ok(Self { pool, sizes, shards: Mutex::default(), is_outdated: false })
+    }
+
+    /// The same, whose checkpoints are written also if there was no batch since the last one: what the pool says has
+    /// another form by now.
+    pub(crate) fn outdated(self) -> Self {
+        Self { is_outdated: true, ..self }
     }
 
     /// Makes a shard of which nothing is known. A call that failed may be repeated, and may leave an empty
@@ -133,7 +141,7 @@ impl RadosJournals {
         kept.objects.remove_leaked(writer)
     }
 
-    fn kept(&self, shard: Shard) -> Arc<Kept> {
+    pub(super) fn kept(&self, shard: Shard) -> Arc<Kept> {
         let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = shards.entry(shard).or_insert_with(|| {
             let objects = ShardObjects { pool: Arc::clone(&self.pool), shard: shard.id() };
@@ -151,7 +159,7 @@ fn expect_operations(operations: &[u8]) {
 }
 
 impl Kept {
-    fn open(&self) -> MutexGuard<'_, Option<Open>> {
+    pub(super) fn open(&self) -> MutexGuard<'_, Option<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -179,25 +187,14 @@ impl Kept {
     /// Gives all that the shard has to `take`, and keeps earlier writers from adding to it.
     fn read(&self, writer: Writer, take: &mut Take<'_>) -> Result<(Open, u64), VolumeError> {
         let objects = &self.objects;
-        let State { sequence, mut segment, checkpoint, .. } = objects.own_head(writer)?.state;
+        let state = objects.own_head(writer)?.state;
+        let State { sequence, mut segment, .. } = state;
         let mut tell = |object: &str, known: Known<'_>| {
             let malformed = |source| VolumeError::Malformed { object: object.to_owned(), source };
             take(known).map_err(malformed)
         };
         tell(&objects.head(), Known::Anew)?;
-        if let Some(Whole { name, parts, frames }) = checkpoint {
-            let mut next = 0;
-            for part in 0..parts {
-                let object = objects.part(name, part);
-                objects.read_frames(&object, &[], &mut next, &mut |body| {
-                    tell(&object, Known::Checkpoint(body))
-                })?;
-            }
-            if next != frames {
-                let problem = format!("the checkpoint has {next} frames, expected {frames}");
-                return Err(damaged(&objects.part(name, parts), 0, problem));
-            }
-        }
+        self.read_checkpoint(&state, |object, body| tell(object, Known::Checkpoint(body)))?;
         let (mut next, mut places) = (sequence, 0);
         loop {
             if !fault!(RaisedLate) {
@@ -216,6 +213,25 @@ impl Kept {
             };
             segment = follow;
         }
+    }
+
+    /// Gives the bodies of the frames of the checkpoint to `take`, with the object that each is in.
+    pub(super) fn read_checkpoint(
+        &self,
+        state: &State,
+        mut take: impl FnMut(&str, &[u8]) -> Result<(), VolumeError>,
+    ) -> Result<(), VolumeError> {
+        let Some(Whole { name, parts, frames }) = state.checkpoint else { return Ok(()) };
+        let (objects, mut next) = (&self.objects, 0);
+        for part in 0..parts {
+            let object = objects.part(name, part);
+            objects.read_frames(&object, &[], &mut next, &mut |body| take(&object, body))?;
+        }
+        if next != frames {
+            let problem = format!("the checkpoint has {next} frames, expected {frames}");
+            return Err(damaged(&objects.part(name, parts), 0, problem));
+        }
+        Ok(())
     }
 
     /// Appends the next batch.
@@ -373,7 +389,7 @@ impl Metadata for RadosJournals {
                 return Err(VolumeError::OutOfOrder { sequence, expected: open.next });
             }
             let head = kept.objects.own_head(writer)?;
-            if head.state.sequence == sequence {
+            if head.state.sequence == sequence && !self.is_outdated {
                 return Ok(None);
             }
             if open.is_unsure {

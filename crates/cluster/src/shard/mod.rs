@@ -8,11 +8,14 @@ use std::sync::Arc;
 use onefold_backend::Folder;
 use onefold_backend::rados::RadosPool;
 use onefold_seal::ObjectId;
-use onefold_volume::{Hash, Maintained, Options, Pool, Shard, VolumeError};
+use onefold_volume::{
+    Hash, Maintained, Metadata, Options, Pool, Repaired, Shard, Sharing, VolumeError,
+};
 
 use crate::containers::{Closed, SharedContainers, Swept, Usage};
 use crate::folder::RadosFolder;
 use crate::hints::{ContainerName, Hints};
+use crate::journal::cut::Cut;
 
 pub use self::detach::{detach, detach_while};
 use self::objects::{CONTAINER_LEN, journals};
@@ -63,17 +66,54 @@ pub(crate) fn open_counted(
     usage: Arc<Usage>,
     options: Options,
 ) -> Result<(SharedShard, Vec<VolumeError>), VolumeError> {
-    let folder = RadosFolder::take(Arc::clone(meta), id)?;
-    let (meta_pool, data) = (Arc::clone(meta), Arc::clone(data));
-    let may_grow = folder.reserve_spent();
-    let containers = SharedContainers::new(meta_pool, data, id, hints, may_grow, usage);
-    let folder: Arc<dyn Folder> = Arc::new(folder);
-    let containers = Arc::new(containers);
+    let (folder, containers) = take_files(meta, data, id, hints, usage)?;
     let sharing = Arc::<SharedContainers>::clone(&containers);
     let container_len = options.container_len.min(CONTAINER_LEN);
     let options = Options { container_len, ..options };
     let (pool, damage) = Pool::open_shared(folder, Arc::new(journals(meta)?), sharing, options)?;
     Ok((SharedShard { id, pool, containers }, damage))
+}
+
+/// The files of shard `id`, which nobody else changes from now on, and the containers that it shares.
+fn take_files(
+    meta: &Arc<dyn RadosPool>,
+    data: &Arc<dyn RadosPool>,
+    id: ObjectId,
+    hints: Arc<dyn Hints>,
+    usage: Arc<Usage>,
+) -> Result<(Arc<dyn Folder>, Arc<SharedContainers>), VolumeError> {
+    let folder = RadosFolder::take(Arc::clone(meta), id)?;
+    let (meta, data, may_grow) = (Arc::clone(meta), Arc::clone(data), folder.reserve_spent());
+    let containers = SharedContainers::new(meta, data, id, hints, may_grow, usage);
+    Ok((Arc::new(folder), Arc::new(containers)))
+}
+
+/// Makes shard `id`, whose pages are named by `hash`, one that can be opened, and supersedes whoever has it open: gives
+/// up batches from the first on that cannot be read, and what only nodes knew that cannot be read. A shard with nothing
+/// wrong stays as it is. Containers are not changed.
+///
+/// # Errors
+/// [`VolumeError::Damaged`] if its head, its checkpoint or its first batch cannot be read: then nothing can be restored. After any error
+/// the call can be repeated.
+pub fn repair_shard(
+    meta: &Arc<dyn RadosPool>,
+    data: &Arc<dyn RadosPool>,
+    (id, hash): (ObjectId, Hash),
+    options: Options,
+) -> Result<Repaired, VolumeError> {
+    let (folder, containers) = take_files(meta, data, id, Arc::new(()), Arc::default())?;
+    let journals = journals(meta)?.outdated();
+    let mut done = Repaired::default();
+    if let Some(Cut { next, problem, kept }) = journals.cut(Shard::of(id), &*folder)? {
+        done.settled.push(format!("gave up changes from batch {next} on: {problem}"));
+        done.kept = kept;
+    }
+    let (journals, sharing) =
+        (Arc::new(journals) as Arc<dyn Metadata>, containers as Arc<dyn Sharing>);
+    let more = Pool::repair_shared(&folder, (id, hash), &journals, &sharing, options)?;
+    done.settled.extend(more.settled);
+    done.kept.extend(more.kept);
+    Ok(done)
 }
 
 impl SharedShard {

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, MutexGuard};
 
 use onefold_backend::LogReader;
-use onefold_container::{Codec, Directory, decompress_into};
+use onefold_container::{ChunkEntry, Codec, Directory, GroupEntry, decompress_into};
 use onefold_fingerprint::Fingerprint;
 use onefold_index::Table;
-use onefold_seal::Check;
+use onefold_seal::{CHECK_LEN, Check};
 
 use crate::containers::entry::{MAX_PAGE, PageEntry, entries};
 use crate::containers::files::PageFile;
@@ -28,6 +28,7 @@ use crate::journal::record::{Announced, Record};
 use crate::seeded::fault;
 use crate::sharing::{PageHint, RegisteredAs};
 use crate::state::State;
+use crate::state::container::LOST_OFFSET;
 use crate::state::nodes::Missing;
 use crate::state::registrations::Stage;
 
@@ -105,6 +106,16 @@ enum Origin {
     Foreign,
     /// Pages of it cannot be mapped now.
     Unusable,
+}
+
+/// What a directory says of a page of which nobody knows where it begins: it is longer than any page, and no page has
+/// its fingerprint.
+fn lost_page(slot: u32) -> (GroupEntry, ChunkEntry) {
+    let check = Check::from_bytes([0; CHECK_LEN]);
+    let offset = LOST_OFFSET.into();
+    let group = GroupEntry { offset, stored_len: 0, len: 0, codec: Codec::Raw, check };
+    let fingerprint = Fingerprint::from_bytes([0; Fingerprint::LEN]);
+    (group, ChunkEntry { fingerprint, group: slot, offset: 0, len: MAX_PAGE + 1 })
 }
 
 impl Engine {
@@ -361,6 +372,12 @@ impl Engine {
             directory.groups.iter().map(|group| group.offset).zip(0..).collect();
         let (mut groups, mut chunks) = (Vec::with_capacity(offsets.len()), Vec::new());
         for (slot, offset) in (0..).zip(offsets) {
+            if offset == LOST_OFFSET {
+                let (group, chunk) = lost_page(slot);
+                groups.push(group);
+                chunks.push(chunk);
+                continue;
+            }
             let Some(&place) = places.get(&u64::from(offset)) else {
                 let problem = format!("slot {slot} is here, expected a page of its directory");
                 return Err(file.damaged(offset.into(), problem));

@@ -69,7 +69,7 @@ pub(crate) fn name_of(is_checkpoint: bool, writer: Writer, first: u64) -> String
 }
 
 /// What the copy of the file `name` is called that the repair of `writer` keeps.
-pub(crate) fn kept_name(writer: Writer, name: &str) -> String {
+pub fn kept_name(writer: Writer, name: &str) -> String {
     format!("{KEPT}{:016x}-{name}", writer.0)
 }
 

@@ -231,7 +231,7 @@ pub(crate) fn begin(
 
 /// The same of a pool that shares containers by `sharing`, if there is one.
 #[expect(clippy::too_many_arguments, reason = "each is one part of a pool")]
-fn begin_with(
+pub(crate) fn begin_with(
     folder: Arc<dyn Folder>,
     own: Box<dyn Log + Sync>,
     Head { id, hash, codec, version }: Head,

@@ -77,6 +77,11 @@ impl Mending {
         Self::new(self.next, self.taken)
     }
 
+    /// The same with numbers from `next` on.
+    pub(crate) fn from(self, next: u32) -> Self {
+        Self { next, ..self }
+    }
+
     /// The first number that it leaves to others.
     pub(crate) fn next(&self) -> u32 {
         self.next
@@ -287,6 +292,9 @@ impl Mended<'_> {
             let known = self.known_pages(number)?;
             match &known {
                 Some(known) => self.pages.replace_places(number, &places, known),
+                None if self.is_shared(number) => {
+                    places.iter().for_each(|at| self.pages.forget_places(number, *at));
+                }
                 None => {
                     for run in places.chunk_by(|one, other| one + 1 == *other) {
                         let at = run[0]..run[run.len() - 1] + 1;
@@ -300,25 +308,46 @@ impl Mended<'_> {
                 let (pages, error) = told_of(self, at, all[at].1);
                 mending.settle(|| match known.is_some() {
                     true => format!("found the places of {pages} again: {error}"),
-                    false => {
-                        format!("gave up {pages}, whose footer cannot be read either: {error}")
-                    }
+                    false => format!("gave up {pages}, whose places nothing else tells: {error}"),
                 });
             }
         }
         let nodes = self.pages.reference_nodes(number);
+        let lens = if references.is_empty() { BTreeMap::new() } else { self.known_lens(number)? };
         for at in references {
-            self.paged(|pages| pages.clear_references(number, at))?;
+            self.paged(|pages| pages.clear_references(number, at, &lens))?;
             let (pages, error) = told_of(self, at, nodes[at]);
             mending.settle(|| format!("counted the references of {pages} anew: {error}"));
         }
         Ok(())
     }
 
+    fn is_shared(&self, number: u32) -> bool {
+        self.pages.file(number).is_some_and(|file| file.has_gaps())
+    }
+
+    /// How long pages of container `number` are, which shards share, by where they begin, as far as that is known.
+    fn known_lens(&self, number: u32) -> Result<BTreeMap<u32, u32>, VolumeError> {
+        let Some(file) = self.pages.file(number).filter(|file| file.has_gaps()) else {
+            return Ok(BTreeMap::new());
+        };
+        let image = self.containers.get(&number).filter(|image| !image.is_sealed);
+        let pages = match (image, file.directory()) {
+            (Some(image), _) => image.pages.clone(),
+            (None, Ok(directory)) => entries(&directory),
+            (None, Err(error)) if error.is_of_disk() => return Err(error),
+            (None, Err(_)) => Vec::new(),
+        };
+        Ok(pages.iter().map(|page| (page.offset, page.stored_len)).collect())
+    }
+
     /// All pages of container `number`, as records tell if it has no footer, else as the footer does;
-    /// `None` if that cannot be read.
+    /// `None` if that cannot be read, or tells of pages in another order, as that of another pool does.
     fn known_pages(&self, number: u32) -> Result<Option<Vec<PageEntry>>, VolumeError> {
         let Some((file, count)) = self.pages.file_and_count(number) else { return Ok(None) };
+        if file.is_foreign() {
+            return Ok(None);
+        }
         let is_all = |pages: &Vec<PageEntry>| {
             pages.len() == count as usize && pages.iter().all(|page| page.offset < 1 << 30)
         };

@@ -129,6 +129,11 @@ impl Replayed {
             files: Files::new(Arc::clone(folder), Envelope::plain(pool), 1),
             paging: Paging::new(nodes, u64::MAX, 0),
         };
+        Self::looking(places)
+    }
+
+    /// The same of a pool that has its containers and nodes in `places`.
+    pub(crate) fn looking(places: Places) -> Self {
         Self { mending: Some(Mending::of_looking()), ..Self::new(Some(places)) }
     }
 

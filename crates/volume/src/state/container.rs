@@ -46,6 +46,10 @@ impl Place {
     }
 }
 
+/// Where a page begins, in a container that shards share, of which that is not known any more. No page
+/// of a container begins there.
+pub(crate) const LOST_OFFSET: u32 = (1 << Place::OFFSET_BITS) - 1;
+
 /// A page's entry in a node of places: where it begins, its codec, and four bytes of its check.
 pub(super) fn place_entry(place: Place, check: u32) -> u64 {
     u64::from(place.0) << 32 | u64::from(check)

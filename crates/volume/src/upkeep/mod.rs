@@ -9,6 +9,7 @@ pub(crate) mod maintain;
 pub(crate) mod noting;
 mod recount;
 pub(crate) mod repair;
+pub(crate) mod repair_shared;
 pub(crate) mod scrub;
 pub(crate) mod upgrade;
 pub(crate) mod whole;

@@ -91,6 +91,36 @@ struct Repair<'a> {
     done: Repaired,
 }
 
+/// Copies a file of `folder` durably, by a name that no other repair has: each is a writer of its own. What a
+/// repair copied that was cut off stays. Returns the name of the copy.
+pub(super) fn copy(
+    folder: &dyn Folder,
+    name: &str,
+    writer: Writer,
+) -> Result<String, BackendError> {
+    let kept = kept_name(writer, name);
+    let from = folder.reader(name)?;
+    let mut to = folder.log(&kept)?;
+    to.truncate(0)?;
+    let mut piece = Vec::new();
+    while to.len() < from.len() {
+        piece.resize((from.len() - to.len()).min(PIECE) as usize, 0);
+        from.read(to.len(), &mut piece)?;
+        to.append(&piece)?;
+    }
+    to.sync()?;
+    Ok(kept)
+}
+
+/// Counts the references of a pool anew whose nodes were given up by `mending`, and tells of that by a checkpoint.
+/// Returns what was settled.
+pub(super) fn end_mending(begun: Begun) -> Result<Vec<String>, VolumeError> {
+    let Begun { engine, mending, .. } = begun;
+    engine.recount()?;
+    engine.checkpoint()?;
+    Ok(mending.map(Mending::into_settled).unwrap_or_default())
+}
+
 impl Repair<'_> {
     /// Repairs what keeps the pool's records from being read, and footers. Returns how nodes are to be
     /// repaired that cannot be read, if there are any, of which copies are kept.
@@ -143,11 +173,8 @@ impl Repair<'_> {
         let journals = Arc::new(Journals::new(Arc::clone(&folder), self.pool));
         let metadata = Arc::<Journals>::clone(&journals) as Arc<dyn Metadata>;
         let begun = begin(folder, own, head, metadata, options, false, Some(mending))?;
-        let Begun { engine, mending, .. } = begun;
-        engine.recount()?;
         journals.outdate_checkpoint();
-        engine.checkpoint()?;
-        self.done.settled.extend(mending.into_iter().flat_map(Mending::into_settled));
+        self.done.settled.extend(end_mending(begun)?);
         Ok(())
     }
 
@@ -182,21 +209,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Copies a file durably, by a name that no other repair has: each is a writer of its own. What a
-    /// repair copied that was cut off stays.
     fn copy(&mut self, name: &str, writer: Writer) -> Result<(), BackendError> {
-        let kept = kept_name(writer, name);
-        let from = self.folder.reader(name)?;
-        let mut to = self.folder.log(&kept)?;
-        to.truncate(0)?;
-        let mut piece = Vec::new();
-        while to.len() < from.len() {
-            piece.resize((from.len() - to.len()).min(PIECE) as usize, 0);
-            from.read(to.len(), &mut piece)?;
-            to.append(&piece)?;
-        }
-        to.sync()?;
-        self.done.kept.push(kept);
+        self.done.kept.push(copy(&**self.folder, name, writer)?);
         Ok(())
     }
 

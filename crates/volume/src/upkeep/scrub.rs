@@ -46,6 +46,8 @@ pub struct Scrubbed {
 pub struct BadPage {
     /// The container's file.
     pub container: String,
+    /// The container, if it is one that shards share.
+    pub shared: Option<SharedName>,
     /// Which of its pages.
     pub slot: u32,
     /// What is wrong.
@@ -110,8 +112,9 @@ impl Pool {
             let named = |(page, bad): (Handle, BadPage)| {
                 // what shards share has another name than its number
                 let file = engine.state().pages.file(page.container());
-                let shared = file.filter(|file| file.shared().is_some());
-                BadPage { container: shared.map_or(bad.container, |file| file.name.clone()), ..bad }
+                let shared = file.as_ref().and_then(|file| file.shared());
+                let container = shared.map_or(bad.container, |name| name.to_string());
+                BadPage { container, shared, ..bad }
             };
             let pages = lost.pages.into_iter().filter(|(_, page)| !page.blocks.is_empty());
             scrubbed.bad = pages.map(named).collect();
@@ -144,7 +147,8 @@ impl Lost {
         }
         let (container, slot) = (container_name(page.container()), page.slot());
         let problem = problem();
-        let bad = BadPage { container, slot, problem, blocks: Vec::new(), more_blocks: 0 };
+        let (shared, blocks) = (None, Vec::new());
+        let bad = BadPage { container, shared, slot, problem, blocks, more_blocks: 0 };
         self.pages.insert(page, bad);
     }
 

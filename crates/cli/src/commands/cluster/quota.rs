@@ -26,7 +26,9 @@ Examples:
   onefold cluster quota ceph:volumes/backup none
 
 With --json: one document with stored_bytes, shared_bytes (of containers that several shards use), unique_bytes
-(that one shard each uses alone), containers, counted (when, in seconds since 1970, or null) and quota (or null).";
+(that one shard each uses alone), containers, logical_bytes (of all volumes, snapshots and clones, without holes),
+total_reduction (logical_bytes by stored_bytes), counted (when, in seconds since 1970, or null) and quota. The last
+four may be null.";
 
 /// Show or change how much the containers of a cluster may take
 #[derive(Debug, Args)]

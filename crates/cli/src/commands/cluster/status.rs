@@ -8,30 +8,41 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_backend::rados::CephLocation;
+use onefold_cluster::hints::{Ranges, SLICES, Slice};
 use onefold_cluster::{Care, Damage, GatewayRecord, Names, RENEWAL, Shards, gateways};
 use onefold_seal::ObjectId;
-use onefold_volume::VolumeError;
+use onefold_volume::{Options, VolumeError};
 use serde::Serialize;
 
 use crate::cluster::{CephArgs, Reached, location};
 use crate::console::Console;
 use crate::count::count;
+use crate::domain::Volumes;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::service::fsck::ShownFsck;
+use crate::service::peers;
 use crate::service::space::{ShownCycle, ShownStored};
 use crate::table;
 
 const AFTER_HELP: &str = "\
-Looks at the leases twice, some seconds apart: a gateway is alive if it renewed its lease meanwhile.
+Looks at the leases twice, some seconds apart: a gateway is alive if it renewed its lease meanwhile. The index of
+all pages is divided among the living gateways by the first 12 bits of fingerprints.
+
+--full also counts leaked registrations, as `onefold cluster fsck` finds them. It opens shards that no gateway has,
+and takes as long.
 
 Examples:
   onefold cluster status ceph:volumes/backup
+  onefold cluster status --full ceph:volumes/backup
 
 With --json: one document with location, fsid, domain, data_pool (that of containers), gateways, shards, stored (as
 `onefold cluster quota` shows it), scrub (cycle, begun, ended, is_running, containers and damaged, or null), damage
 (containers, each with container, pages and problem), and the bytes of the whole cluster of Ceph, copies counted:
 total, used and available. A gateway has id, host, address, is_alive, is_serving
-(false for a command), lease_age_seconds (by the clocks of both machines) and shards, their number. A shard
+(false for a command), lease_age_seconds (by the clocks of both machines), shards, their number, and index_ranges, the
+ranges of the index that it holds as first and last prefix in hexadecimal. With --full there is leaks: registrations
+that no journal knows and containers that no shard needs, and problems, the number of all others. A shard
 has id, volumes, gateway and wanted (ids, or null), unique_bytes (what it uses of containers that no other shard
 uses, or null before that was counted), and is_doomed: it is being created or deleted.";
 
@@ -44,6 +55,9 @@ pub(super) struct Status {
     location: CephLocation,
     #[command(flatten)]
     ceph: CephArgs,
+    /// Also count leaked registrations and unused containers
+    #[arg(long)]
+    full: bool,
 }
 
 #[derive(Serialize)]
@@ -57,6 +71,10 @@ struct Shown {
     stored: ShownStored,
     scrub: Option<ShownCycle>,
     damage: Vec<ShownDamage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leaks: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problems: Option<u64>,
     total: u64,
     used: u64,
     available: u64,
@@ -71,6 +89,10 @@ struct ShownGateway {
     is_serving: bool,
     lease_age_seconds: f64,
     shards: usize,
+    /// The part of the index that it holds.
+    index_ranges: Vec<String>,
+    #[serde(skip)]
+    index_slices: usize,
 }
 
 #[derive(Serialize)]
@@ -105,11 +127,14 @@ impl Status {
         let damage = damage.into_iter().map(|(container, Damage { pages, problem, .. })| {
             ShownDamage { container: container.to_string(), pages, problem }
         });
+        let location = self.location.to_string();
+        let fsid = reached.cluster.fsid().to_owned();
+        let checked = if self.full { Some(checked(reached, console)?) } else { None };
         let own = || self.location.pool().to_owned();
         let data_pool = domain.data.clone().unwrap_or_else(own);
         let shown = Shown {
-            location: self.location.to_string(),
-            fsid: reached.cluster.fsid().to_owned(),
+            location,
+            fsid,
             domain: domain.id.to_string(),
             data_pool,
             gateways,
@@ -117,6 +142,8 @@ impl Status {
             stored,
             scrub,
             damage: damage.collect(),
+            leaks: checked.map(|(leaks, _)| leaks),
+            problems: checked.map(|(_, problems)| problems),
             total: space.total,
             used: space.used,
             available: space.available,
@@ -132,6 +159,26 @@ impl Status {
     }
 }
 
+/// Leaks and other problems of containers, by the journals of all shards.
+fn checked(reached: Reached, console: &Console) -> Result<(u64, u64)> {
+    let told = console.clone();
+    let mut volumes = Volumes::new(reached, Options::default(), move |what| told.notice(what))?;
+    let ShownFsck { problems, more, .. } = volumes.fsck(false)?;
+    let leaks = problems.iter().filter(|problem| problem.is_leak).count() as u64;
+    Ok((leaks, problems.len() as u64 + more - leaks))
+}
+
+/// The slices of the index as ranges of prefixes.
+fn ranges_of(slices: &[Slice]) -> Vec<String> {
+    let runs = slices.chunk_by(|one, next| one.index() + 1 == next.index());
+    let shown = |run: &[Slice]| match run {
+        [first, .., last] => format!("{:03x}-{:03x}", first.index(), last.index()),
+        [only] => format!("{:03x}-{:03x}", only.index(), only.index()),
+        [] => unreachable!("no run is empty"),
+    };
+    runs.map(shown).collect()
+}
+
 /// The gateways, looked at twice.
 fn looked_at(reached: &Reached, shards: &[ShownShard]) -> Result<Vec<ShownGateway>> {
     let first: BTreeMap<ObjectId, GatewayRecord> = gateways(&reached.pool)?.into_iter().collect();
@@ -139,16 +186,26 @@ fn looked_at(reached: &Reached, shards: &[ShownShard]) -> Result<Vec<ShownGatewa
         thread::sleep(RENEWAL + Duration::from_millis(500));
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let shown = gateways(&reached.pool)?.into_iter().map(|(id, record)| {
+    let found = gateways(&reached.pool)?;
+    // one that came meanwhile has just taken its lease
+    let is_alive = |id: &ObjectId, record: &GatewayRecord| {
+        first.get(id).is_none_or(|before| before.renewals != record.renewals)
+    };
+    let living = found.iter().filter(|(id, record)| is_alive(id, record));
+    let index = Ranges::new(living.filter_map(|(_, record)| Some(peers::place(record)?.0)));
+    let shown = found.into_iter().map(|(id, record)| {
         let renewed = Duration::from_millis(record.renewed_at);
-        let (id, before) = (id.to_string(), first.get(&id));
+        let slices: Vec<Slice> = index.of(record.about.process).collect();
+        let is_alive = is_alive(&id, &record);
+        let id = id.to_string();
         let has = |shard: &&ShownShard| shard.gateway.as_ref() == Some(&id);
         ShownGateway {
-            // one that came meanwhile has just taken its lease
-            is_alive: before.is_none_or(|before| before.renewals != record.renewals),
+            is_alive,
             is_serving: record.about.is_serving,
             lease_age_seconds: now.saturating_sub(renewed).as_secs_f64(),
             shards: shards.iter().filter(has).count(),
+            index_ranges: ranges_of(&slices),
+            index_slices: slices.len(),
             host: record.about.host,
             address: record.about.nbd,
             id,
@@ -193,16 +250,23 @@ impl Shown {
             let pages = count(*pages, "damaged page", "damaged pages");
             lines.push(format!("damage           {container}: {pages}: {problem}"));
         }
+        if let (Some(leaks), Some(problems)) = (self.leaks, self.problems) {
+            let leaks = count(leaks, "registration or container", "registrations and containers");
+            let problems = count(problems, "other problem", "other problems");
+            lines.push(format!("leaked           {leaks}; {problems}"));
+        }
         lines.push(String::new());
-        let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
-        let mut rows = vec![row(["gateway", "address", "id", "lease renewed", "shards"])];
+        let row = |cells: [&str; 6]| cells.map(str::to_owned).to_vec();
+        let head = ["gateway", "address", "id", "lease renewed", "shards", "of the index"];
+        let mut rows = vec![row(head)];
         for one in &self.gateways {
             let age = format!("{:.1} s ago", one.lease_age_seconds);
             let state = if one.is_alive { age } else { format!("{age}, not alive") };
             let shards = one.shards.to_string();
-            rows.push(row([&one.host, &one.address, &one.id[..8], &state, &shards]));
+            let index = format!("{:.1} %", 100.0 * one.index_slices as f64 / SLICES as f64);
+            rows.push(row([&one.host, &one.address, &one.id[..8], &state, &shards, &index]));
         }
-        lines.extend(table::lines(&rows, &[4]));
+        lines.extend(table::lines(&rows, &[4, 5]));
         lines.push(String::new());
         let mut rows = vec![["volumes", "only theirs", "gateway"].map(str::to_owned).to_vec()];
         let unique = |one: &ShownShard| {
@@ -234,5 +298,19 @@ impl ShownShard {
             true => format!("shard {}, being created or deleted", &self.id[..8]),
             false => self.volumes.join(", "),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_shown_as_ranges_of_prefixes() {
+        let all: Vec<Slice> = Slice::all().collect();
+        assert_eq!(ranges_of(&all), ["000-fff"]);
+        let some = [&all[..1], &all[3..6], &all[0xabc..0xabd]].concat();
+        assert_eq!(ranges_of(&some), ["000-000", "003-005", "abc-abc"]);
+        assert_eq!(ranges_of(&[]), Vec::<String>::new());
     }
 }

@@ -12,6 +12,7 @@ use crate::gateway::open::OpenShard;
 use crate::gateway::records::decode;
 use crate::gateway::table::Changed;
 use crate::hints::ContainerName;
+use crate::seeded::fault;
 use onefold_backend::Operation;
 use onefold_backend::rados::RadosError;
 
@@ -98,7 +99,7 @@ impl Gateway {
         let (care, containers) = (self.care(), self.containers());
         let read = |error: RadosError| failed(Operation::Read, error);
         for (name, _) in care.damage()? {
-            if containers.look(&name).map_err(read)?.is_none() {
+            if containers.look(&name).map_err(read)?.is_none() || fault!(DamageForgotten) {
                 care.note_damage(&name, None)?;
             }
         }

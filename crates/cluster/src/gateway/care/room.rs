@@ -17,6 +17,7 @@ use super::records::UsageRecord;
 use super::{Care, Stored};
 use crate::clock::LeaseClock;
 use crate::containers::Usage;
+use crate::seeded::fault;
 
 /// A count is used for so long by all who find no room.
 const FRESH: Duration = Duration::from_millis(250);
@@ -92,7 +93,7 @@ impl RoomKeeper {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let (written, removed) = self.usage.counts();
         let now = UsageRecord { written, removed };
-        if now != told.usage {
+        if now != told.usage && !fault!(StoredUntold) {
             told.value = Some(self.care.tell_usage(self.process, told.value.take(), now)?);
             told.usage = now;
         }

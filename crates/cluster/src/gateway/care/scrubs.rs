@@ -6,19 +6,21 @@
 //! lease is over, another one begins again. A cycle ends when nothing is left and nothing is being read.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
 use onefold_backend::Operation;
 use onefold_backend::rados::{RadosError, Refusal};
-use onefold_volume::{ScrubbedContainer, VolumeError, scrub_shared};
+use onefold_volume::{Scrubbed, ScrubbedContainer, VolumeError, scrub_shared};
 
 use super::records::{Damage, ScrubCycle};
 use super::{Care, is_due};
-use crate::containers::{Containers, shared_name};
+use crate::containers::{Containers, name_of, shared_name};
 use crate::error::failed;
 use crate::gateway::gateway::Gateway;
 use crate::hints::ContainerName;
+use crate::seeded::fault;
 
 const SCRUB: &str = "scrub";
 /// Containers that are being read at most.
@@ -131,7 +133,7 @@ impl Gateway {
     /// What is to be read next: what this gateway began, or one whose lease is over, or what no gateway began.
     fn next(&self, scrubbing: &Scrubbing, cycle: &ScrubCycle) -> Option<ContainerName> {
         let own = self.lease().id();
-        let is_left = |gateway| gateway == own || !self.has_lease(gateway);
+        let is_left = |gateway| gateway == own || !self.has_lease(gateway) || fault!(ScrubbedTwice);
         let left = cycle.in_flight.iter().find(|(gateway, _)| is_left(*gateway));
         left.map(|(_, container)| *container).or_else(|| {
             let from = cycle
@@ -157,16 +159,11 @@ impl Gateway {
             None => return Ok(step(None, false)),
         };
         // noted before it counts: a gateway that dies in between is followed by one that notes it again
-        let damage = found
-            .as_ref()
-            .filter(|found| found.bad > 0)
-            .map(|found| Damage::new(now, found.bad, found.problem.as_deref().unwrap_or_default()));
-        if damage.is_some() {
-            // a shard that registers there verifies pages by the directory alone
-            self.guards().close(&name).map_err(|error| failed(Operation::Write, error))?;
+        let mut is_damaged = found.as_ref().is_some_and(|found| found.bad > 0);
+        if !fault!(DamageNotedLate) {
+            is_damaged = self.note_found(care, &name, found.as_ref(), now)?;
         }
-        care.note_damage(&name, damage.as_ref())?;
-        let (own, is_damaged) = (self.lease().id(), damage.is_some());
+        let own = self.lease().id();
         loop {
             let Some((cycle, value)) = care.find(SCRUB, ScrubCycle::read)? else {
                 return Ok(step(found, false));
@@ -181,9 +178,51 @@ impl Gateway {
             };
             done.in_flight.retain(|claim| *claim != (own, name));
             if care.change(SCRUB, Some(&value), Some(done.with_token().encode()))? {
+                fault!(DamageNotedLate => self.note_found(care, &name, found.as_ref(), now)?);
                 return Ok(step(found, true));
             }
         }
+    }
+
+    /// Notes the damage of container `name` that was found in it, or that there is none; whether there is.
+    fn note_found(
+        &self,
+        care: &Care,
+        name: &ContainerName,
+        found: Option<&ScrubbedContainer>,
+        now: u64,
+    ) -> Result<bool, VolumeError> {
+        let damage = found
+            .filter(|found| found.bad > 0)
+            .map(|found| Damage::new(now, found.bad, found.problem.as_deref().unwrap_or_default()));
+        if damage.is_some() {
+            // a shard that registers there verifies pages by the directory alone
+            self.guards().close(name).map_err(|error| failed(Operation::Write, error))?;
+        }
+        care.note_damage(name, damage.as_ref())?;
+        Ok(damage.is_some())
+    }
+
+    /// Tells the other users of containers what a scrub of one shard found, by the records of
+    /// [`scrub_step`](Self::scrub_step): each container with a bad page is read as a whole, at `now` in milliseconds
+    /// since 1970, as long as `go_on` says so. Returns how many are damaged.
+    ///
+    /// # Errors
+    /// If a pool of RADOS refuses something or gives no answer. What was noted until then is.
+    pub fn note_scrubbed(
+        &self,
+        scrubbed: &Scrubbed,
+        now: u64,
+        go_on: &dyn Fn(u64) -> bool,
+    ) -> Result<u64, VolumeError> {
+        let bad = scrubbed.bad.iter().filter_map(|page| page.shared.as_ref());
+        let names: BTreeSet<ContainerName> = bad.map(name_of).collect();
+        let (care, mut damaged) = (self.care(), 0);
+        for name in names {
+            let Some(found) = self.read_all(&name, go_on)? else { break };
+            damaged += u64::from(self.note_found(&care, &name, found.as_ref(), now)?);
+        }
+        Ok(damaged)
     }
 
     /// What is wrong with container `name`: inner none if it is gone or not sealed yet, none if `go_on` said no.

@@ -8,7 +8,9 @@ use onefold_volume::VolumeError;
 use crate::containers::Swept;
 use crate::gateway::gateway::Gateway;
 use crate::gateway::records::ShardRecord;
+use crate::gateway::shards::SeenShard;
 use crate::hints::ContainerName;
+use crate::seeded::fault;
 
 /// Whether no gateway has the shard of this record, or is to have it.
 pub(super) fn is_unserved(record: &ShardRecord) -> bool {
@@ -28,7 +30,8 @@ impl Gateway {
         names: &BTreeSet<ContainerName>,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Result<Swept, VolumeError>>, VolumeError> {
-        let Some(seen) = self.shards.find(id)?.filter(|seen| is_unserved(&seen.record)) else {
+        let is_free = |seen: &SeenShard| is_unserved(&seen.record) || fault!(ServedTended);
+        let Some(seen) = self.shards.find(id)?.filter(is_free) else {
             return Ok(None);
         };
         let Some(shard) = self.take(id, seen)? else { return Ok(None) };

@@ -1,5 +1,6 @@
 //! What opening a pool does to its pages: from checkpoints, footers and the journal.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::ids::Handle;
 use crate::journal::record::Record;
 use crate::nodes::format::NODE;
 use crate::state::container::{
-    Container, Place, Told, enter, place_entry, reference_entry, references_of,
+    Container, LOST_OFFSET, Place, Told, enter, place_entry, reference_entry, references_of,
 };
 use crate::state::nodes::{Missing, NodeId};
 use crate::state::pages::Pages;
@@ -186,14 +187,35 @@ impl Pages {
         Ok(())
     }
 
+    /// Makes node `at` with places of container `number` anew, which shards share, as those of pages of
+    /// which nobody knows where they begin.
+    pub(crate) fn forget_places(&mut self, number: u32, at: usize) {
+        let Some(container) = self.all.get(number) else { return };
+        let place = Place::new(LOST_OFFSET.into(), Codec::Raw).expect("it is below");
+        // that of bytes which are none: whatever is read there does not fit
+        let unfit = !short(Check::of(&[]).as_bytes());
+        self.nodes.replace(container.slots.places[at], Box::new([place_entry(place, unfit); NODE]));
+    }
+
     /// Makes node `at` with references of container `number` anew, whose pages are as long as their places
-    /// say: nothing refers to them before [`set_references`](Self::set_references).
-    pub(crate) fn clear_references(&mut self, number: u32, at: usize) -> Result<(), Missing> {
+    /// say, or `lens` by where they begin, if shards share it: one that begins elsewhere is lost. Nothing
+    /// refers to them before [`set_references`](Self::set_references).
+    pub(crate) fn clear_references(
+        &mut self,
+        number: u32,
+        at: usize,
+        lens: &BTreeMap<u32, u32>,
+    ) -> Result<(), Missing> {
         let Some(container) = self.all.get(number) else { return Ok(()) };
         let mut node = Box::new([0; NODE]);
         for (entry, slot) in node.iter_mut().zip(container.slots.range(at)) {
-            let located = container.located(slot, &self.nodes)?.expect("it has this slot");
-            *entry = reference_entry(located.stored_len, 0);
+            let stored_len = if container.file.has_gaps() {
+                let offset = container.slots.place(slot, &self.nodes)?.0.offset();
+                lens.get(&offset).copied().unwrap_or(0)
+            } else {
+                container.located(slot, &self.nodes)?.expect("it has this slot").stored_len
+            };
+            *entry = reference_entry(stored_len, 0);
         }
         self.nodes.replace(container.slots.references[at], node);
         Ok(())

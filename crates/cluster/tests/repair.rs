@@ -1,0 +1,264 @@
+//! A repair of a shard restores what can be read, keeps copies of what it gives up, and leaves containers alone.
+
+#[path = "common/domain.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod domain;
+#[path = "common/shards.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod shards;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use onefold_backend::rados::{Query, RadosPool, Step, Update};
+use onefold_block::{BlockDevice, Durability};
+use onefold_cluster::{Reached, repair_shard};
+use onefold_volume::{Hash, Repaired, VolumeError};
+
+use domain::{Moved, node, owner, read, write};
+use shards::{Space, expect, expect_sound, id, image, options, put};
+
+const PAGE: usize = 4096;
+/// Bytes before the nodes of a file, and of each node with its check.
+const HEADER: usize = 4096;
+const SLOT: usize = 4112;
+
+fn repair(space: &Space, n: u8) -> Repaired {
+    repair_shard(&space.meta, &space.data, (id(n), Hash::Blake3), options()).unwrap()
+}
+
+/// The objects of `pool` whose names have `part`.
+fn objects(pool: &Arc<dyn RadosPool>, part: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut each = |object: &str| {
+        found.extend(object.contains(part).then(|| object.to_owned()));
+        ControlFlow::Continue(())
+    };
+    pool.list(&mut each).unwrap();
+    found.sort_unstable();
+    found
+}
+
+fn bytes_of(pool: &Arc<dyn RadosPool>, object: &str) -> Vec<u8> {
+    let query = Query { range: Some(0..u64::from(u32::MAX)), ..Query::default() };
+    pool.query(object, &query).unwrap().bytes.to_vec()
+}
+
+/// Changes a byte of an object.
+fn flip(pool: &Arc<dyn RadosPool>, object: &str, at: usize) {
+    let byte = bytes_of(pool, object)[at] ^ 4;
+    let update = Update::existing().then(Step::Write(at as u64, vec![byte].into()));
+    pool.update(object, update).unwrap();
+}
+
+/// A namespace in which shard 2 has pages of shard 1, and both have made a checkpoint and gone on.
+fn shared() -> (Space, Vec<u8>) {
+    let space = Space::new();
+    let bytes = image(1, 600);
+    for n in [1, 2] {
+        let shard = space.add(n);
+        put(&shard, "a", &bytes);
+        shard.pool().seal_open().unwrap();
+        shard.pool().checkpoint().unwrap();
+    }
+    (space, bytes)
+}
+
+#[test]
+fn a_shard_with_nothing_wrong_stays_as_it_is() {
+    let (space, bytes) = shared();
+    assert_eq!(repair(&space, 2), Repaired::default());
+    let shard = space.open(2);
+    expect(&shard, "a", &bytes);
+    expect_sound(&shard);
+    assert_eq!(objects(&space.meta, "lost-"), Vec::<String>::new());
+}
+
+#[test]
+fn batches_from_the_first_damaged_one_on_are_given_up_and_kept() {
+    // in the segment that the head names, and in one that follows it
+    for rolled in [false, true] {
+        let (space, bytes) = shared();
+        let shard = space.open(2);
+        for name in ["b", "c", "d"] {
+            put(&shard, name, &image(9, 20));
+        }
+        drop(shard);
+        let before = objects(&space.meta, &format!("{}.segment.", id(2)));
+        let segment = before.last().unwrap().clone();
+        let whole = bytes_of(&space.meta, &segment);
+        flip(&space.meta, &segment, if rolled { whole.len() / 2 } else { 50 });
+        let broken = bytes_of(&space.meta, &segment);
+        let error = space.try_open(2).map(drop).unwrap_err();
+        assert!(matches!(error, VolumeError::Damaged { .. }), "{error}");
+        let done = repair(&space, 2);
+        assert_eq!(done.settled.len(), 1, "{done:?}");
+        assert!(done.settled[0].starts_with("gave up changes from batch "), "{done:?}");
+        let copy = objects(&space.meta, &done.kept[0]);
+        assert_eq!(bytes_of(&space.meta, &copy[0]), broken);
+        let shard = space.open(2);
+        expect(&shard, "a", &bytes);
+        assert_eq!(shard.pool().check(), Vec::<String>::new());
+        let left = shard.pool().volumes().len();
+        assert!(if rolled { left > 1 && left < 5 } else { left == 1 }, "{left} volumes");
+        // it goes on, and so does its next writer
+        put(&shard, "e", &image(7, 20));
+        drop(shard);
+        assert_eq!(repair(&space, 2), Repaired::default());
+        let shard = space.open(2);
+        expect(&shard, "e", &image(7, 20));
+        shard.maintain().unwrap();
+        expect_sound(&shard);
+        expect(&space.open(1), "a", &bytes);
+    }
+}
+
+#[test]
+fn a_segment_that_is_gone_ends_what_is_restored() {
+    let (space, bytes) = shared();
+    let shard = space.open(2);
+    put(&shard, "b", &image(9, 20));
+    drop(shard);
+    for segment in objects(&space.meta, &format!("{}.segment.", id(2))) {
+        space.meta.update(&segment, Update::existing().then(Step::Remove)).unwrap();
+    }
+    assert!(space.try_open(2).is_err());
+    let done = repair(&space, 2);
+    assert_eq!((done.settled.len(), done.kept.len()), (1, 0), "{done:?}");
+    let shard = space.open(2);
+    expect(&shard, "a", &bytes);
+    put(&shard, "c", &image(8, 20));
+    drop(shard);
+    expect(&space.open(2), "c", &image(8, 20));
+}
+
+#[test]
+fn nodes_that_cannot_be_read_cost_their_blocks_alone() {
+    let (space, bytes) = shared();
+    let files = objects(&space.meta, &format!("{}.file.nodes", id(2)));
+    let nodes: usize = files.iter().map(|file| bytes_of(&space.meta, file).len() / SLOT).sum();
+    assert!(nodes > 4, "{nodes} nodes in {files:?}");
+    let mut losses = BTreeSet::new();
+    // each node alone, with and without the headers of all files, and then all of them
+    for damaged in 0..=2 * nodes {
+        let (space, _) = shared();
+        let files = objects(&space.meta, &format!("{}.file.nodes", id(2)));
+        let mut at = 0;
+        for file in &files {
+            if damaged % 2 == 1 {
+                flip(&space.meta, file, 100);
+            }
+            for slot in 0..bytes_of(&space.meta, file).len() / SLOT {
+                if damaged / 2 == at || damaged == 2 * nodes {
+                    flip(&space.meta, file, HEADER + slot * SLOT + 2000);
+                }
+                at += 1;
+            }
+        }
+        let context = format!("{damaged} of {nodes} nodes");
+        losses.insert(expect_mended(&space, &bytes, &context));
+    }
+    // what other files tell costs nothing, and all nodes together cost all blocks
+    assert!(losses.first() == Some(&0) && losses.last() == Some(&600), "{losses:?}");
+    assert!(losses.len() > 3, "{losses:?}");
+}
+
+/// Nodes of shard 2 are damaged: a repair makes it one that can be read, and what is lost is whole once it is written.
+/// How many blocks were lost.
+fn expect_mended(space: &Space, bytes: &[u8], context: &str) -> usize {
+    let (shard, _) = space.try_open(2).unwrap();
+    assert_ne!(shard.pool().check(), Vec::<String>::new(), "{context}");
+    drop(shard);
+    let done = repair(space, 2);
+    assert!(!done.settled.is_empty() && !done.kept.is_empty(), "{context}: {done:?}");
+    let (shard, _) = space.try_open(2).unwrap();
+    assert_eq!(shard.pool().check(), Vec::<String>::new(), "{context}: {done:?}");
+    let bad = shard.pool().scrub().bad;
+    let lost: BTreeSet<u64> =
+        bad.iter().flat_map(|page| page.blocks.iter().map(|(_, block)| *block)).collect();
+    let volume = shard.pool().volume("a").unwrap();
+    let mut found = vec![0; PAGE];
+    for (block, page) in (0_u64..).zip(bytes.chunks(PAGE)) {
+        let is_read = volume.read(block * PAGE as u64, &mut found).is_ok();
+        assert_eq!(is_read, !lost.contains(&block), "{context}: block {block}, {done:?}");
+        assert!(!is_read || found == page, "{context}: block {block} has other bytes");
+        volume.write(block * PAGE as u64, page, Durability::OnReturn).unwrap();
+    }
+    drop((volume, shard));
+    assert_eq!(repair(space, 2).settled, Vec::<String>::new(), "{context}");
+    let shard = space.try_open(2).unwrap().0;
+    expect(&shard, "a", bytes);
+    expect_sound(&shard);
+    let other = space.open(1);
+    expect(&other, "a", bytes);
+    expect_sound(&other);
+    for shard in [&shard, &other] {
+        shard.pool().delete_volume("a").unwrap();
+    }
+    for shard in [&shard, &other, &shard, &other] {
+        shard.maintain().unwrap();
+    }
+    assert_eq!(space.left(), Vec::<String>::new(), "{context}: {:#?}", space.guards());
+    lost.len()
+}
+
+#[test]
+fn a_lost_head_file_is_made_anew_and_a_lost_head_is_not() {
+    let (space, bytes) = shared();
+    let own = objects(&space.meta, &format!("{}.file.pool", id(2)));
+    space.meta.update(&own[0], Update::existing().then(Step::Remove)).unwrap();
+    assert!(space.try_open(2).is_err());
+    assert_eq!(repair(&space, 2).settled, ["made 'pool' anew"]);
+    expect(&space.open(2), "a", &bytes);
+    // nor is the first batch of all
+    let shard = space.add(3);
+    put(&shard, "b", &image(3, 5));
+    drop(shard);
+    let first = objects(&space.meta, &format!("{}.segment.", id(3)));
+    flip(&space.meta, &first[0], 20);
+    let failed = repair_shard(&space.meta, &space.data, (id(3), Hash::Blake3), options());
+    assert!(matches!(failed, Err(VolumeError::Damaged { .. })), "{failed:?}");
+    let head = format!("{}.head", id(2));
+    space.meta.update(&head, Update::existing().then(Step::Remove)).unwrap();
+    let failed = repair_shard(&space.meta, &space.data, (id(2), Hash::Blake3), options());
+    let error = failed.unwrap_err().to_string();
+    assert!(error.contains(&head) && error.contains("missing"), "{error}");
+}
+
+#[test]
+fn a_gateway_repairs_a_shard_that_no_other_one_has() {
+    let (pool, clock) = (domain::domain(), Arc::<Moved>::default());
+    let (a, b) = (node(&pool, &clock, "a"), node(&pool, &clock, "b"));
+    let shard = a.create("disk");
+    let shard_id = shard.id();
+    assert!(write(&shard, "disk", 0, 7));
+    drop(shard);
+    let (reached, repaired) = b.gateway.reach_to_repair(shard_id).unwrap();
+    assert!(matches!(reached, Reached::There { .. }) && repaired.is_none(), "{reached:?}");
+    a.gateway.give_back(shard_id).unwrap();
+    let shard = a.here("disk");
+    for byte in 0..5 {
+        assert!(write(&shard, "disk", 1, byte));
+        shard.pool().flush().unwrap();
+    }
+    drop(shard);
+    // it dies, and its journal is damaged
+    drop(a);
+    let segment = objects(&pool, &format!("{shard_id}.segment.")).pop().unwrap();
+    let len = bytes_of(&pool, &segment).len();
+    flip(&pool, &segment, len - 10);
+    for _ in 0..20 {
+        clock.pass(std::time::Duration::from_secs(1));
+        b.gateway.renew();
+        // it cannot open the shard, and gives it back
+        b.gateway.poll();
+    }
+    assert!(b.gateway.reach(shard_id).is_err());
+    assert_eq!(owner(&pool, shard_id), Some((None, None)));
+    let (reached, repaired) = b.gateway.reach_to_repair(shard_id).unwrap();
+    let Reached::Here(shard) = reached else { panic!("{reached:?}") };
+    let repaired = repaired.unwrap();
+    assert_eq!((repaired.settled.len(), repaired.kept.len()), (1, 1), "{repaired:?}");
+    assert_eq!((read(&shard, "disk", 0), read(&shard, "disk", 1)), (Some(7), Some(3)));
+}
