@@ -2,18 +2,19 @@
 
 use std::process::Command;
 
-use crate::programs;
 use crate::tally::Tally;
+use crate::{natives, programs};
 use crate::workspace::{self, Cargo};
 
 /// The name of these tests in the counts.
 const NAME: &str = "jobs";
 
 /// Runs the tests, and reads off the counts that Maven's test runner prints for each class; true if
-/// all passed.
+/// all passed. `tell` says where an S3 server is.
 pub(crate) fn run(
     cargo: Cargo,
     tally: &mut Tally,
+    tell: impl FnOnce(&mut Command),
     stream: impl FnOnce(&mut Command, &mut dyn FnMut(&str)) -> std::io::Result<bool>,
 ) -> bool {
     let missing: Vec<&str> =
@@ -23,8 +24,14 @@ pub(crate) fn run(
         return true;
     }
     let mut counts = Tally::default();
+    if let Err(error) = natives::build(cargo) {
+        println!("test: {error:#}");
+        counts.note_unexplained_failure();
+    }
     let mut command = Command::new("mvn");
-    command.args(["--batch-mode", "--no-transfer-progress", "--fail-at-end", "package"]);
+    command.args(["--batch-mode", "--no-transfer-progress", "--fail-at-end", "--activate-profiles"]);
+    command.args(["cluster", "package"]);
+    tell(&mut command);
     if cargo.offline {
         command.arg("--offline");
     }

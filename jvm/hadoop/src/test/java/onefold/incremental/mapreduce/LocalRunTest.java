@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import java.util.stream.Stream;
@@ -30,7 +31,7 @@ class LocalRunTest {
     void prepare() throws Exception {
         program = new Program(folder, new Configuration(false), uri("memo"));
         jar = Program.jarOf(folder.resolve("jobs.jar"), Jobs.class, Jobs.Words.class, Jobs.Words.Seen.class,
-            Jobs.Sum.class, Jobs.OldWords.class);
+            Jobs.Sum.class, Jobs.OldWords.class, Jobs.Cells.class);
     }
 
     private static String text(int seed, int lines) {
@@ -112,6 +113,34 @@ class LocalRunTest {
             assertTrue(replayed(changed)[1] - replayed(changed)[0] <= 4, changed.ended.output());
             assertNotEquals(replayed(changed)[1], replayed(changed)[0]);
         }
+    }
+
+    @Test
+    void recordsOfOneLengthAreReplayedAndAPartOfOneFailsAsInThePlainJob() throws Exception {
+        byte[] data = new byte[4 * 20_000];
+        new Random(8).nextBytes(data);
+        for (int i = 0; i < data.length; i++) {
+            data[i] = (byte) ('a' + (data[i] & 3));
+        }
+        Files.write(folder.resolve("source"), data);
+        Program.Ended put = program.onefold("put", "--mean", "16KiB", "--records", "length:4",
+            folder.resolve("source").toString(), uri("in"));
+        assertEquals(0, put.status(), put.output());
+        for (String mode : new String[] {"fixed", "old-fixed"}) {
+            Path plain = plain(mode, "in");
+            Result first = jobs(List.of(), mode, "in");
+            Result second = jobs(List.of(), mode, "in");
+            expectSame(plain, first);
+            expectSame(plain, second);
+            assertTrue(replayed(second)[1] >= SPLITS_AT_LEAST, second.ended.output());
+            assertEquals(replayed(second)[1], replayed(second)[0], mode);
+        }
+
+        Files.write(folder.resolve("cut"), Arrays.copyOf(data, data.length - 1));
+        assertEquals(1, program.plain(Jobs.class.getName(), "fixed", uri("cut"), newOutput().toUri().toString()).status());
+        Result cut = jobs(List.of(), "fixed", "cut");
+        assertEquals(1, cut.ended.status());
+        assertTrue(cut.ended.output().contains("ends with a record of 3 bytes at 79996, expected 4"), cut.ended.output());
     }
 
     @Test
