@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -168,6 +169,47 @@ class LocalRunTest {
         Result noMemo = jobs(List.of(), "words", "in");
         expectSame(plain("words", "in"), noMemo);
         assertTrue(noMemo.ended.output().contains("cannot be written"), noMemo.ended.output());
+    }
+
+    @Test
+    void onAFullDiskAJobKeepsWhatItCanAndPutLeavesNothing() throws Exception {
+        Path disk = Files.createDirectory(folder.resolve("disk"));
+        if (!mount(disk, "size=128k")) {
+            System.out.println("skipped: this user may not mount a small disk");
+            Assumptions.abort();
+        }
+        try {
+            program = new Program(folder, new Configuration(false), uri("disk/memo"));
+            put(text(9, 10_000), "in");
+            Path plain = plain("words", "in");
+            Result full = jobs(List.of(), "words", "in");
+            expectSame(plain, full);
+            String said = full.ended.output();
+            assertTrue(said.contains("the result of a split is not kept: cannot write "), said);
+            assertTrue(said.contains("disk/memo/tmp/new-") && said.contains("No space left on device"), said);
+            assertTrue(full.ended.counter("splits not kept: the memo cannot be written") >= 1, said);
+            assertEquals(0, Files.list(disk.resolve("memo/tmp")).count());
+
+            Program.Ended put = program.onefold("put", folder.resolve("source").toString(), uri("disk/data"));
+            assertEquals(1, put.status());
+            assertTrue(put.output().contains("cannot write ") && put.output().contains("/disk/.data.put-"), put.output());
+            assertEquals(List.of("memo"), Files.list(disk).map(path -> path.getFileName().toString()).toList());
+
+            assertTrue(mount(disk, "remount,size=4m"));
+            Result roomy = jobs(List.of(), "words", "in");
+            expectSame(plain, roomy);
+            assertTrue(replayed(roomy)[0] >= 1 && replayed(roomy)[0] < replayed(roomy)[1], roomy.ended.output());
+            Result last = jobs(List.of(), "words", "in");
+            expectSame(plain, last);
+            assertEquals(replayed(last)[1], replayed(last)[0]);
+        } finally {
+            new ProcessBuilder("umount", disk.toString()).start().waitFor();
+        }
+    }
+
+    private static boolean mount(Path disk, String options) throws Exception {
+        return new ProcessBuilder("mount", "-t", "tmpfs", "-o", options, "onefold", disk.toString())
+            .start().waitFor() == 0;
     }
 
     @Test
