@@ -56,7 +56,7 @@ const BESIDE_CORE: [(Area, &[&str], &[&str]); 8] = [
     (Area::Languages, &["onefold-capi", "onefold-python"], &[]),
     (Area::Packages, &[], &[]),
     (Area::Gpu, &["onefold-gpu"], &["gpu"]),
-    (Area::Jobs, &[], &["incremental"]),
+    (Area::Jobs, &["onefold-jvm"], &["incremental"]),
 ];
 
 /// Tests that need Ceph, in a package of the places: its name, the file of its tests, the module. They

@@ -43,6 +43,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "nbd", uses: Only(&["block"]) },
     Layer { name: "gpu", uses: Only(&["cdc", "fingerprint"]) },
     Layer { name: "capi", uses: Only(&["cdc", "fingerprint"]) },
+    Layer { name: "jvm", uses: Only(&["cdc"]) },
     Layer {
         name: "python",
         uses: Only(&["cdc", "fingerprint", "seal", "backend", "index", "store"]),

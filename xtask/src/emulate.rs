@@ -108,19 +108,26 @@ impl Target {
         missing
     }
 
+    /// Makes `command`, one of cargo's, build for this kind.
+    pub(crate) fn build_for(&self, command: &mut Command) {
+        command.args(["--target", self.triple]).env(self.variable("LINKER"), self.linker);
+    }
+
+    /// What cargo takes a setting of this kind from.
+    fn variable(&self, name: &str) -> String {
+        let triple = self.triple.to_uppercase().replace('-', "_");
+        format!("CARGO_TARGET_{triple}_{name}")
+    }
+
     /// The commands that build and run the tests.
     pub(crate) fn commands(&self, cargo: Cargo) -> impl Iterator<Item = Command> {
-        let variable = |name| {
-            let triple = self.triple.to_uppercase().replace('-', "_");
-            format!("CARGO_TARGET_{triple}_{name}")
-        };
         self.runs.iter().map(move |arguments| {
             let mut command = cargo.command();
+            command.args(["test", "-p", "onefold-cdc", "--no-fail-fast"]);
+            self.build_for(&mut command);
             command
-                .args(["test", "-p", "onefold-cdc", "--no-fail-fast", "--target", self.triple])
                 .args(*arguments)
-                .env(variable("LINKER"), self.linker)
-                .env(variable("RUNNER"), self.runner)
+                .env(self.variable("RUNNER"), self.runner)
                 .env("ONEFOLD_REQUIRE_KERNELS", self.kernels);
             command
         })

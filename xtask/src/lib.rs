@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask test | tidy | floors | figures | dataset | dist | site | campaign | compat |
-//! cluster-demo | gpu-kernels | instructions`.
+//! cluster-demo | gpu-kernels | instructions | natives`.
 //!
 //! Depends on no crate of the engine, so that it builds, and judges, while they are broken. What is
 //! public is for the laboratory, which measures and is `cargo lab`.
@@ -29,6 +29,7 @@ mod jobs;
 mod loops;
 mod manifest;
 mod mutants;
+mod natives;
 mod old_program;
 pub mod outcome;
 pub mod programs;
@@ -101,6 +102,8 @@ enum Command {
     Figures,
     /// Make what users download: static programs, a Debian package, checksums
     Dist(dist::Options),
+    /// Build the library that finds cut-points for Java, for the jars that `mvn package` makes
+    Natives,
     /// Write the documents as pages for a browser to target/site
     Site,
     /// Run something long by hand
@@ -290,6 +293,7 @@ pub fn run() -> ExitCode {
         }
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
+        Command::Natives => natives::build(Cargo::default()),
         Command::Site => site::write(&workspace::target_dir().join("site")),
         Command::Dist(options) => dist::run(Cargo::default(), options),
         Command::Compat { old: Some(revision) } => compat::with_old(Cargo::default(), &revision),

@@ -68,7 +68,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     if options.area.is_none_or(|area| area == Area::Jobs) {
         checks.time("test jobs", || {
-            jobs::run(cargo, &mut tally, |command, line| stream(command, line))
+            let tell = |command: &mut Command| places.tell(command);
+            jobs::run(cargo, &mut tally, tell, |command, line| stream(command, line))
         });
     }
     if has_core {

@@ -30,7 +30,7 @@
 //! than min.
 //!
 //! [`Cuts`] yields the cut-points of a reader without its chunks, and so can do without a maximum:
-//! [`ChunkSizes::unbounded`]. A [`Preset`] cuts where another tool does. [`Divisors`] are what BFBC
+//! [`ChunkSizes::unbounded`]. [`GearScan`] takes pieces instead of a reader. A [`Preset`] cuts where another tool does. [`Divisors`] are what BFBC
 //! learns from a sample. A [`Secret`] keys what has something to key;
 //! [`Algorithm::GearAes`] is the one that keeps it. [`Scheme::params`] completes what a user chose.
 
@@ -57,6 +57,7 @@ mod gear;
 mod gear16;
 mod gear32;
 mod gear_aes;
+mod gear_scan;
 mod kernel;
 mod maxp;
 mod mii;
@@ -92,6 +93,7 @@ pub use chunker::{Chunker, cut_points};
 pub use cuts::Cuts;
 pub use divisors::Divisors;
 pub use error::ParamError;
+pub use gear_scan::GearScan;
 pub use kernel::Kernel;
 #[cfg(feature = "threads")]
 pub use parallel::cut_points_parallel;

@@ -8,6 +8,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -25,7 +26,9 @@ class PySparkTest {
     private static final List<String> VERSIONS =
             Boolean.getBoolean("pyspark.all") ? List.of("4.3.0", "3.5.9") : List.of("4.3.0");
     private static final long MOST_MINUTES = 60;
-    private static final Path TARGET = Path.of("target").toAbsolutePath();
+    static final Path TARGET = Path.of("target").toAbsolutePath();
+    /** What the tests need beside PySpark, and what makes the wheel. */
+    private static final List<String> OTHERS = List.of("pyarrow", "numpy", "pandas<3", "pytest", "hatchling");
 
     @TestFactory
     Stream<DynamicContainer> thePackageWorksOn() {
@@ -42,8 +45,10 @@ class PySparkTest {
             }
             Path report = TARGET.resolve("pytest-" + version + ".xml");
             Files.deleteIfExists(report);
-            run(TARGET.resolve("pytest-" + version + ".log"), python.toString(), "-m", "pytest", "-p", "no:cacheprovider",
-                "--junitxml=" + report, "tests");
+            Map<String, String> settings = Map.of("PYTHONPATH", Path.of("").toAbsolutePath().toString(),
+                "ONEFOLD_SPARK_JAR", Path.of("../spark/target/onefold-spark.jar").toRealPath().toString());
+            run(TARGET.resolve("pytest-" + version + ".log"), settings, python.toString(), "-m", "pytest",
+                "-p", "no:cacheprovider", "--junitxml=" + report, "tests");
             assertTrue(Files.exists(report), "pytest wrote no report; see target/pytest-" + version + ".log");
             return read(report).stream();
         } catch (Exception e) {
@@ -52,33 +57,37 @@ class PySparkTest {
     }
 
     /** Why PySpark cannot be had here, if so. */
-    private static Optional<String> install(String version, Path python) throws IOException, InterruptedException {
+    static Optional<String> install(String version, Path python) throws IOException, InterruptedException {
         Path done = TARGET.resolve("venv-" + version).resolve("done");
-        if (Files.exists(done)) {
+        String wanted = "pyspark==" + version + " " + String.join(" ", OTHERS);
+        if (Files.exists(done) && Files.readString(done).equals(wanted)) {
             return Optional.empty();
         }
         Files.createDirectories(TARGET);
         Path log = TARGET.resolve("pip-" + version + ".log");
         try {
-            if (run(log, "python3", "-m", "venv", "--clear", python.getParent().getParent().toString()) != 0) {
+            if (run(log, Map.of(), "python3", "-m", "venv", "--clear", python.getParent().getParent().toString()) != 0) {
                 return Optional.of("python3 makes no virtual environment; see " + log);
             }
         } catch (IOException e) {
             return Optional.of("python3 is not installed");
         }
-        int installed = run(log, python.toString(), "-m", "pip", "install", "--quiet", "pyspark==" + version, "pyarrow",
-            "numpy", "pandas<3", "pytest");
+        List<String> pip = new ArrayList<>(List.of(python.toString(), "-m", "pip", "install", "--quiet"));
+        pip.add("pyspark==" + version);
+        pip.addAll(OTHERS);
+        int installed = run(log, Map.of(), pip.toArray(String[]::new));
         if (installed != 0) {
             return Optional.of("pip cannot install it; see " + log);
         }
-        Files.createFile(done);
+        Files.writeString(done, wanted);
         return Optional.empty();
     }
 
-    private static int run(Path log, String... words) throws IOException, InterruptedException {
+    /** Runs a command with these variables set, and none of the caller's that name Python's modules. */
+    static int run(Path log, Map<String, String> settings, String... words) throws IOException, InterruptedException {
         ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(true).redirectOutput(log.toFile());
-        builder.environment().put("PYTHONPATH", Path.of("").toAbsolutePath().toString());
-        builder.environment().put("ONEFOLD_SPARK_JAR", Path.of("../spark/target/onefold-spark.jar").toRealPath().toString());
+        builder.environment().keySet().removeAll(List.of("PYTHONPATH", "ONEFOLD_SPARK_JAR"));
+        builder.environment().putAll(settings);
         Process process = builder.start();
         if (!process.waitFor(MOST_MINUTES, TimeUnit.MINUTES)) {
             process.descendants().forEach(ProcessHandle::destroyForcibly);

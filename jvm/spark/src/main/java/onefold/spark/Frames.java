@@ -112,11 +112,12 @@ final class Frames {
         if (length < 4 || length > LONGEST) {
             throw new IOException("an entry of the memo has a frame of " + length + " bytes; delete the memo");
         }
-        byte[] frame = new byte[1 + length];
-        frame[0] = tag;
-        if (in.readNBytes(frame, 1, length) != length) {
-            throw new EOFException("an entry of the memo ends within a frame; delete the memo");
+        // grows with what is there, whatever the length says
+        byte[] content = in.readNBytes(length);
+        if (content.length < length) {
+            throw new EOFException("an entry of the memo ends " + content.length + " bytes into a frame of "
+                + length + "; delete the memo");
         }
-        return frame;
+        return frame(tag, content, length);
     }
 }

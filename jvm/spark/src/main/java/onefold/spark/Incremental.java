@@ -15,6 +15,7 @@ import java.util.TreeMap;
 import java.util.stream.Stream;
 import onefold.incremental.Refused;
 import onefold.incremental.memo.JobKey;
+import onefold.incremental.memo.Run;
 import onefold.incremental.split.Fingerprint;
 import onefold.incremental.split.SplitSizes;
 import org.apache.spark.api.java.JavaPairRDD;
@@ -187,7 +188,7 @@ public final class Incremental {
         public <K, V> Planned<JavaPairRDD<K, V>> reduceByKeyInTree(Function2<V, V, V> reduce, int parts)
                 throws IOException {
             TreeMap<String, String> of = new TreeMap<>();
-            of.put("parts", Integer.toString(parts));
+            of.put(Run.TREE_PARTS, Integer.toString(parts));
             Job job = job("reduceByKeyInTree", of, map, reduce);
             if (job.spec().memo() == null) {
                 throw new Refused("a reduce in a tree keeps it in the memo: " + job.reason());

@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.Set;
 import onefold.incremental.Refused;
 import onefold.incremental.layout.SplitRef;
+import onefold.incremental.memo.Contraction;
 import onefold.incremental.split.Fingerprint;
 import org.apache.spark.api.java.JavaSparkContext;
 

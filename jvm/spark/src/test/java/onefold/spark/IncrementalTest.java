@@ -9,12 +9,16 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
+import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
 import onefold.incremental.Refused;
+import onefold.incremental.command.Commands;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.java.JavaPairRDD;
 import org.apache.spark.api.java.JavaSparkContext;
@@ -105,6 +109,42 @@ class IncrementalTest {
             assertEquals(round == 1, plan.nodes() == 0, plan.toString());
             assertEquals(round == 0, plan.nodes() == plan.allNodes(), plan.toString());
         }
+    }
+
+    @Test
+    void gcKeepsTheNodesOfTreesOverTheFilesThatAreNeededAndNoOthers() throws Exception {
+        Path other = folder.resolve("other");
+        Files.writeString(other, "another line\n".repeat(3000));
+        Incremental both = Incremental.of(context, input.toUri().toString(), other.toUri().toString())
+            .memo(folder.resolve("memo").toUri().toString()).splits("lines", "4KiB");
+        for (Incremental job : new Incremental[] {incremental(), both}) {
+            job.mapPartitions(IncrementalTest::pairs).reduceByKeyInTree(Integer::sum, 2).rdd().count();
+        }
+        gc(input, other);
+        for (Incremental job : new Incremental[] {incremental(), both}) {
+            Plan plan = job.mapPartitions(IncrementalTest::pairs).reduceByKeyInTree(Integer::sum, 2).plan();
+            assertEquals(0, plan.misses() + plan.nodes(), plan.toString());
+        }
+        gc(other);
+        Plan plan = incremental().mapPartitions(IncrementalTest::pairs).reduceByKeyInTree(Integer::sum, 2).plan();
+        assertEquals(0, plan.hits(), plan.toString());
+        assertEquals(plan.allNodes(), plan.nodes(), plan.toString());
+    }
+
+    /** As if the application, whose lease covers all that it planned with, had ended. */
+    private void gc(Path... needed) throws Exception {
+        try (var leases = Files.list(folder.resolve("memo/leases"))) {
+            for (Path lease : leases.toList()) {
+                Files.delete(lease);
+            }
+        }
+        Configuration conf = new Configuration();
+        conf.set("onefold.split.mean", "4KiB");
+        List<String> words = new ArrayList<>(List.of("gc", "--memo", folder.resolve("memo").toUri().toString()));
+        for (Path file : needed) {
+            words.add(file.toUri().toString());
+        }
+        assertEquals(0, new Commands().run(conf, words, System.out, System.err));
     }
 
     @Test

@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
@@ -32,7 +33,10 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Hadoop's own example programs on HDFS and YARN: name node, data node, resource and node manager. */
 class YarnRunTest {
+    /** Code that runs for seconds is not worth optimising. */
+    private static final String SHORT_LIVED = "-XX:TieredStopAtLevel=1";
     private static final String DRIVER = "org.apache.hadoop.examples.ExampleDriver";
+    private static final AtomicInteger OUTPUTS = new AtomicInteger();
 
     @TempDir
     private static java.nio.file.Path folder;
@@ -40,7 +44,6 @@ class YarnRunTest {
     private static MiniYARNCluster yarn;
     private static FileSystem fs;
     private static Program program;
-    private static int outputs;
 
     @BeforeAll
     static void start() throws IOException {
@@ -53,7 +56,7 @@ class YarnRunTest {
         server.set("yarn.scheduler.capacity.root.queues", "default");
         server.set("yarn.scheduler.capacity.root.default.capacity", "100");
         server.set("yarn.scheduler.capacity.maximum-am-resource-percent", "1");
-        server.setInt("yarn.nodemanager.resource.memory-mb", 4096);
+        server.setInt("yarn.nodemanager.resource.memory-mb", 6144);
         server.setInt("yarn.scheduler.minimum-allocation-mb", 256);
         server.setBoolean("yarn.nodemanager.vmem-check-enabled", false);
         server.setFloat("yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage", 100);
@@ -71,15 +74,16 @@ class YarnRunTest {
         client.set("mapreduce.application.classpath", hadoopJars());
         client.set("yarn.application.classpath", hadoopJars());
         client.set("yarn.app.mapreduce.am.staging-dir", "/staging");
-        client.set("mapreduce.map.java.opts", "-Xmx200m");
-        client.set("mapreduce.reduce.java.opts", "-Xmx200m");
+        client.set("mapreduce.map.java.opts", "-Xmx200m " + SHORT_LIVED);
+        client.set("mapreduce.reduce.java.opts", "-Xmx200m " + SHORT_LIVED);
         client.setInt("mapreduce.map.memory.mb", 256);
         client.setInt("mapreduce.reduce.memory.mb", 256);
         client.setInt("mapreduce.task.io.sort.mb", 20);
         // tasks of jobs with one reduce run in the application's own process: others take seconds to start
         client.setBoolean("mapreduce.job.ubertask.enable", true);
         client.setInt("yarn.app.mapreduce.am.resource.mb", 768);
-        client.set("yarn.app.mapreduce.am.command-opts", "-Xmx500m --add-opens=java.base/java.lang=ALL-UNNAMED");
+        client.set("yarn.app.mapreduce.am.command-opts",
+            "-Xmx500m --add-opens=java.base/java.lang=ALL-UNNAMED " + SHORT_LIVED);
         program = new Program(folder, client, hdfs.getURI() + "/memo");
     }
 
@@ -109,7 +113,7 @@ class YarnRunTest {
     }
 
     private static void put(String text, String name) throws Exception {
-        java.nio.file.Path source = Files.writeString(folder.resolve("source"), text, StandardCharsets.UTF_8);
+        java.nio.file.Path source = Files.writeString(folder.resolve("source" + name.replace('/', '-')), text, StandardCharsets.UTF_8);
         Program.Ended ended = program.onefold("put", "--mean", "64KiB", "--overwrite", source.toString(), name);
         assertEquals(0, ended.status(), ended.output());
     }
@@ -161,7 +165,7 @@ class YarnRunTest {
     }
 
     private static String output() {
-        return "/out" + outputs++;
+        return "/out" + OUTPUTS.getAndIncrement();
     }
 
     private static String[] words(String name, List<String> options, String input, String output, String... last) {

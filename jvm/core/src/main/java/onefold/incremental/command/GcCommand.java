@@ -2,13 +2,16 @@ package onefold.incremental.command;
 
 import java.io.IOException;
 import java.io.PrintStream;
+import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import onefold.incremental.files.Reclaimed;
 import onefold.incremental.layout.SharedSplits;
 import onefold.incremental.layout.SplitRef;
+import onefold.incremental.memo.Contraction;
 import onefold.incremental.memo.Memo;
+import onefold.incremental.memo.Run;
 import onefold.incremental.split.Fingerprint;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -39,16 +42,29 @@ final class GcCommand implements Command {
             if (arguments.operands().isEmpty()) {
                 throw new Arguments.Usage("name the files whose entries are needed, or delete the folder of the memo");
             }
-            Set<Fingerprint> needed = new HashSet<>();
-            for (String name : arguments.operands()) {
-                for (SplitRef split : Versions.splits(conf, name)) {
-                    needed.add(split.fingerprint());
-                }
-            }
+            Set<Fingerprint> needed = needed(conf, memo, arguments.operands());
             reclaimed = memo.reclaim(needed, isDryRun);
         }
         out.println((isDryRun ? "would delete " : "deleted ") + reclaimed.files() + " files, "
             + Numbers.bytes(reclaimed.bytes()) + "; kept for running programs: " + reclaimed.leased());
         return 0;
+    }
+
+    /** The splits of all files, and the nodes of trees over each operand and over all of them. */
+    private static Set<Fingerprint> needed(Configuration conf, Memo memo, List<String> names) throws IOException {
+        int parts = 0;
+        for (Run run : memo.history()) {
+            parts = Math.max(parts, run.treeParts());
+        }
+        Set<Fingerprint> needed = new HashSet<>();
+        List<Fingerprint> all = new ArrayList<>();
+        for (String name : names) {
+            List<Fingerprint> splits = Versions.splits(conf, name).stream().map(SplitRef::fingerprint).toList();
+            needed.addAll(splits);
+            needed.addAll(Contraction.names(splits, parts));
+            all.addAll(splits);
+        }
+        needed.addAll(Contraction.names(all, parts));
+        return needed;
     }
 }

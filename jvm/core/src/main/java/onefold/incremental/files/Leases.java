@@ -110,7 +110,7 @@ public final class Leases {
 
         private synchronized void write() throws IOException {
             if (!isClosed) {
-                try (OutputStream out = fs.create(path, true)) {
+                try (OutputStream out = new CheckedOutput(fs.create(path, true), path)) {
                     out.write(content.getBytes(StandardCharsets.UTF_8));
                 }
             }

@@ -54,14 +54,14 @@ public abstract class NewFile implements Closeable {
         private final FileSystem fs;
         private final Path target;
         private final Path temporary;
-        private final FSDataOutputStream out;
+        private final OutputStream out;
         private boolean isDone;
 
         Renamed(FileSystem fs, Path target, Path temporary) throws IOException {
             this.fs = fs;
             this.target = target;
             this.temporary = temporary;
-            out = fs.create(temporary, false);
+            out = new CheckedOutput(fs.create(temporary, false), temporary);
         }
 
         @Override

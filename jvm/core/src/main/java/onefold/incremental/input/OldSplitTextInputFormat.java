@@ -5,10 +5,6 @@ import java.io.DataOutput;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
-import onefold.incremental.layout.SplitRef;
-import onefold.incremental.layout.Version;
-import onefold.incremental.split.Records;
-import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.LongWritable;
 import org.apache.hadoop.io.Text;
 import org.apache.hadoop.mapred.FileInputFormat;
@@ -22,14 +18,11 @@ import org.apache.hadoop.mapred.Reporter;
 public final class OldSplitTextInputFormat extends FileInputFormat<LongWritable, Text> {
     @Override
     public InputSplit[] getSplits(JobConf job, int wanted) throws IOException {
-        InputFiles files = new InputFiles(job, job.getBoolean(INPUT_DIR_RECURSIVE, false));
         Hosts hosts = new Hosts(job);
         List<InputSplit> splits = new ArrayList<>();
-        for (Path file : files.list(getInputPaths(job))) {
-            Version version = files.version(file);
-            for (SplitRef split : version.splits()) {
-                splits.add(new Split(split, version.manifest().records(), hosts.of(split)));
-            }
+        boolean isRecursive = job.getBoolean(INPUT_DIR_RECURSIVE, false);
+        for (Piece piece : Piece.all(job, isRecursive, getInputPaths(job))) {
+            splits.add(new Split(piece, hosts.of(piece.split())));
         }
         return splits.toArray(InputSplit[]::new);
     }
@@ -37,49 +30,36 @@ public final class OldSplitTextInputFormat extends FileInputFormat<LongWritable,
     @Override
     public RecordReader<LongWritable, Text> getRecordReader(InputSplit split, JobConf job, Reporter reporter)
             throws IOException {
-        Split content = (Split) split;
-        return new Reader(content, new TextRecords(job, content.split(), content.records()));
+        return new Reader(new TextRecords(job, ((Split) split).piece));
     }
 
     /** A split of a job in Hadoop's old API. */
     public static final class Split extends FileSplit {
-        private SplitRef split;
-        private Records records;
+        private Piece piece;
 
         /** For Hadoop, which fills it by {@link #readFields}. */
         public Split() {
         }
 
-        public Split(SplitRef split, Records records, String[] hosts) {
-            super(split.file(), split.offset(), split.length(), hosts);
-            this.split = split;
-            this.records = records;
-        }
-
-        public SplitRef split() {
-            return split;
-        }
-
-        public Records records() {
-            return records;
+        Split(Piece piece, String[] hosts) {
+            super(piece.split().file(), piece.split().offset(), piece.split().length(), hosts);
+            this.piece = piece;
         }
 
         @Override
         public void write(DataOutput out) throws IOException {
             super.write(out);
-            SplitCodec.write(out, split);
-            SplitCodec.writeRecords(out, records);
+            piece.write(out);
         }
 
         @Override
         public void readFields(DataInput in) throws IOException {
             super.readFields(in);
-            split = SplitCodec.read(in);
-            records = SplitCodec.readRecords(in);
+            piece = Piece.read(in);
         }
     }
 
-    private record Reader(Split split, TextRecords records) implements RecordReader<LongWritable, Text> {
+    private record Reader(TextRecords records) implements RecordReader<LongWritable, Text> {
         @Override
         public boolean next(LongWritable key, Text value) throws IOException {
             boolean isThere = records.next(value);

@@ -5,11 +5,10 @@ import java.io.DataOutput;
 import java.io.IOException;
 import onefold.incremental.layout.SplitRef;
 import onefold.incremental.split.Fingerprint;
-import onefold.incremental.split.Records;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.Text;
 
-/** Splits and kinds of records on their way to a task. */
+/** Splits on their way to a task. */
 public final class SplitCodec {
     private SplitCodec() {
     }
@@ -30,13 +29,5 @@ public final class SplitCodec {
         byte[] fingerprint = new byte[Fingerprint.LENGTH];
         in.readFully(fingerprint);
         return new SplitRef(file, offset, length, Fingerprint.of(fingerprint), position);
-    }
-
-    public static void writeRecords(DataOutput out, Records records) throws IOException {
-        Text.writeString(out, records.toString());
-    }
-
-    public static Records readRecords(DataInput in) throws IOException {
-        return Records.parse(Text.readString(in));
     }
 }

@@ -3,10 +3,7 @@ package onefold.incremental.input;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
-import onefold.incremental.layout.SplitRef;
-import onefold.incremental.layout.Version;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.LongWritable;
 import org.apache.hadoop.io.Text;
 import org.apache.hadoop.mapreduce.InputSplit;
@@ -19,20 +16,17 @@ import org.apache.hadoop.mapreduce.lib.input.FileInputFormat;
  * Text input whose splits are those of the content, in Hadoop's new API.
  *
  * <p>Takes the place of TextInputFormat: the key is where the record begins in the file, the value
- * the record. Files with and without a manifest, and files with shared splits, may be mixed.
+ * the record, whose bytes need not be text if records have one length. Files with and without a
+ * manifest, and files with shared splits, may be mixed.
  */
 public final class SplitTextInputFormat extends FileInputFormat<LongWritable, Text> {
     @Override
     public List<InputSplit> getSplits(JobContext job) throws IOException {
         Configuration conf = job.getConfiguration();
-        InputFiles files = new InputFiles(conf, getInputDirRecursive(job));
         Hosts hosts = new Hosts(conf);
         List<InputSplit> splits = new ArrayList<>();
-        for (Path file : files.list(getInputPaths(job))) {
-            Version version = files.version(file);
-            for (SplitRef split : version.splits()) {
-                splits.add(new ContentSplit(split, version.manifest().records(), hosts.of(split)));
-            }
+        for (Piece piece : Piece.all(conf, getInputDirRecursive(job), getInputPaths(job))) {
+            splits.add(new ContentSplit(piece, hosts.of(piece.split())));
         }
         return splits;
     }
@@ -49,8 +43,7 @@ public final class SplitTextInputFormat extends FileInputFormat<LongWritable, Te
 
         @Override
         public void initialize(InputSplit split, TaskAttemptContext context) throws IOException {
-            ContentSplit content = (ContentSplit) split;
-            records = new TextRecords(context.getConfiguration(), content.split(), content.records());
+            records = new TextRecords(context.getConfiguration(), ((ContentSplit) split).piece());
         }
 
         @Override

@@ -1,8 +1,9 @@
 package onefold.incremental.input;
 
+import java.io.BufferedInputStream;
 import java.io.Closeable;
 import java.io.IOException;
-import onefold.incremental.Refused;
+import java.io.InputStream;
 import onefold.incremental.layout.SplitRef;
 import onefold.incremental.split.Records;
 import org.apache.hadoop.conf.Configuration;
@@ -10,35 +11,73 @@ import org.apache.hadoop.io.Text;
 import org.apache.hadoop.util.LineReader;
 
 /**
- * The records of a split as text, as Hadoop's text input has them: without delimiters, and without
- * the byte order mark that a file may begin with.
+ * The records of a split as Hadoop's text input has them: without delimiters, and without the byte
+ * order mark that a file may begin with. Records of one length are as they are, and the last may be
+ * shorter.
  */
 public final class TextRecords implements Closeable {
     private static final int BUFFER = 64 << 10;
 
+    /** Reads the next record into {@code record}, and returns how many bytes it took, or 0. */
+    private interface Source extends Closeable {
+        int next(Text record) throws IOException;
+    }
+
     private final SplitRef split;
-    private final LineReader reader;
+    private final Source source;
+    private final boolean isText;
     /** Bytes of the split read so far, and those before the record read last. */
     private long read;
     private long start;
 
-    /** Opens the split; refuses records of one length, which are not text. */
-    public TextRecords(Configuration conf, SplitRef split, Records records) throws IOException {
-        this.split = split;
-        reader = switch (records.kind()) {
-            case LINES -> new LineReader(split.open(conf), BUFFER);
-            case DELIMITER -> new LineReader(split.open(conf), BUFFER, records.delimiter());
-            case LENGTH -> throw new Refused(split.file() + " has records of " + records.length()
-                + " bytes each, expected lines or records with a delimiter");
+    /** Opens the split. */
+    public TextRecords(Configuration conf, Piece piece) throws IOException {
+        split = piece.split();
+        Records records = piece.records();
+        isText = records.kind() != Records.Kind.LENGTH;
+        source = switch (records.kind()) {
+            case LINES -> delimited(new LineReader(split.open(conf), BUFFER));
+            case DELIMITER -> delimited(new LineReader(split.open(conf), BUFFER, records.delimiter()));
+            case LENGTH -> ofLength(new BufferedInputStream(split.open(conf), BUFFER), records.length());
+        };
+    }
+
+    private static Source delimited(LineReader reader) {
+        return new Source() {
+            @Override
+            public int next(Text record) throws IOException {
+                return reader.readLine(record);
+            }
+
+            @Override
+            public void close() throws IOException {
+                reader.close();
+            }
+        };
+    }
+
+    private static Source ofLength(InputStream in, int length) {
+        return new Source() {
+            @Override
+            public int next(Text record) throws IOException {
+                byte[] bytes = in.readNBytes(length);
+                record.set(bytes);
+                return bytes.length;
+            }
+
+            @Override
+            public void close() throws IOException {
+                in.close();
+            }
         };
     }
 
     /** Reads the next record into {@code record}; false if there is none. */
     public boolean next(Text record) throws IOException {
         start = read;
-        int length = reader.readLine(record);
+        int length = source.next(record);
         read += length;
-        if (length > 0 && start == 0 && split.position() == 0) {
+        if (isText && length > 0 && start == 0 && split.position() == 0) {
             dropByteOrderMark(record);
         }
         return length > 0;
@@ -65,6 +104,6 @@ public final class TextRecords implements Closeable {
 
     @Override
     public void close() throws IOException {
-        reader.close();
+        source.close();
     }
 }

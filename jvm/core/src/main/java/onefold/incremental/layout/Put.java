@@ -10,6 +10,7 @@ import java.util.HashSet;
 import java.util.Set;
 import java.util.UUID;
 import onefold.incremental.Refused;
+import onefold.incremental.files.CheckedOutput;
 import onefold.incremental.files.Leases;
 import onefold.incremental.files.NewFile;
 import onefold.incremental.split.Fingerprint;
@@ -172,28 +173,31 @@ public final class Put {
     }
 
     private static void write(FileSystem fs, Path target, Manifest manifest) throws IOException {
-        try (OutputStream out = fs.create(Version.manifestPath(target), true)) {
+        Path path = Version.manifestPath(target);
+        try (OutputStream out = new CheckedOutput(fs.create(path, true), path)) {
             out.write(manifest.encode());
         }
     }
 
     /** Writes a file, and ends an HDFS block where a split ends. */
     private final class BlockSink implements Scan.Sink, AutoCloseable {
-        private final FSDataOutputStream out;
+        private final FSDataOutputStream file;
+        private final OutputStream out;
         private boolean isAtEnd;
 
         BlockSink(FileSystem fs, Path path) throws IOException {
             // room for a split in one block; longer ones take several
             long unit = BLOCK_UNIT;
             long blockSize = Math.max(fs.getDefaultBlockSize(path), (sizes.max() + unit) / unit * unit);
-            out = fs.create(path, false, 1 << 16, fs.getDefaultReplication(path), blockSize);
+            file = fs.create(path, false, 1 << 16, fs.getDefaultReplication(path), blockSize);
+            out = new CheckedOutput(file, path);
         }
 
         @Override
         public void write(byte[] bytes, int from, int length) throws IOException {
             if (length > 0 && isAtEnd) {
                 isAtEnd = false;
-                if (out instanceof HdfsDataOutputStream hdfs) {
+                if (file instanceof HdfsDataOutputStream hdfs) {
                     hdfs.hsync(EnumSet.of(SyncFlag.END_BLOCK));
                 }
             }

@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.function.Predicate;
+import onefold.incremental.files.CheckedOutput;
 import onefold.incremental.files.Leases;
 import onefold.incremental.files.Listing;
 import onefold.incremental.files.NewFile;
@@ -54,7 +55,7 @@ public final class Memo {
     /** Fails unless entries can be written: makes a file and deletes it. */
     public void ensureWritable() throws IOException {
         Path probe = new Path(temporary(), "probe-" + java.util.UUID.randomUUID());
-        try (OutputStream out = fs.create(probe, false)) {
+        try (OutputStream out = new CheckedOutput(fs.create(probe, false), probe)) {
             out.write(0);
         }
         fs.delete(probe, false);

@@ -26,6 +26,21 @@ public record Run(long time, String job, JobKey key, long hits, long hitBytes, l
 
     private static final String PART = "part.";
 
+    /** The part of a key that says how many parts a reduce tree has. */
+    public static final String TREE_PARTS = "parts";
+    /** More parts than any job has. */
+    private static final int MOST_TREE_PARTS = 1 << 16;
+
+    /** How many parts the job's reduce tree has, or 0 if it has none. */
+    public int treeParts() {
+        String parts = key.parts().getOrDefault(TREE_PARTS, "0");
+        try {
+            return Math.min(Integer.parseInt(parts), MOST_TREE_PARTS);
+        } catch (NumberFormatException e) {
+            return 0;
+        }
+    }
+
     void write(FileSystem fs, Path folder, Path temporary) throws IOException {
         Properties properties = new Properties();
         properties.setProperty("time", Long.toString(time));

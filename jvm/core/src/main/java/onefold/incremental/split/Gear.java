@@ -9,7 +9,7 @@ import java.math.BigInteger;
  * cut-point is the first position from min on where h &lt; ⌊2^64 / (avg − min + 1)⌋ as an unsigned
  * number, or max. The table is the first 256 numbers that SplitMix64 yields from the seed.
  */
-final class Gear {
+final class Gear implements Cutter {
     /** Bytes that a hash depends on. */
     private static final int WINDOW = 64;
 
@@ -34,18 +34,14 @@ final class Gear {
         }
     }
 
-    /** Begins a chunk with the next byte. */
-    void restart() {
+    @Override
+    public void restart() {
         length = 0;
         hash = 0;
     }
 
-    /**
-     * Looks at {@code bytes[from..to]}, which continue the chunk.
-     *
-     * @return the index just after the chunk's last byte, or −1 if the chunk goes on
-     */
-    int scan(byte[] bytes, int from, int to) {
+    @Override
+    public int scan(byte[] bytes, int from, int to) {
         int at = from;
         // no hash that counts depends on these
         long skipped = Math.min(to - at, Math.max(0, sizes.min() - WINDOW - length));

@@ -17,13 +17,13 @@ public final class Splitter {
     /** The rule's number in crates/cdc, which manifests name. */
     public static final int RULE = 2;
 
-    private final Gear gear;
+    private final Cutter cutter;
     private final Records.Finder records;
     /** A cut-point was found, and the end of its record is being looked for. */
     private boolean isCut;
 
     public Splitter(SplitSizes sizes, Records records) {
-        gear = new Gear(sizes, 0);
+        cutter = Cutter.of(sizes, 0);
         this.records = records.finder();
     }
 
@@ -36,7 +36,7 @@ public final class Splitter {
     public int next(byte[] bytes, int from, int to) {
         int at = from;
         if (!isCut) {
-            int cut = gear.scan(bytes, from, to);
+            int cut = cutter.scan(bytes, from, to);
             at = cut < 0 ? to : cut;
             records.pass(bytes, from, at);
             if (cut < 0) {
@@ -56,7 +56,7 @@ public final class Splitter {
     }
 
     private void restart() {
-        gear.restart();
+        cutter.restart();
         records.restart();
         isCut = false;
     }

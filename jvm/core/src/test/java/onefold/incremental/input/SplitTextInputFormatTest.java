@@ -18,6 +18,7 @@ import onefold.incremental.layout.Put;
 import onefold.incremental.split.Records;
 import onefold.incremental.split.SplitSizes;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.io.BytesWritable;
 import org.apache.hadoop.io.DataInputBuffer;
 import org.apache.hadoop.io.DataOutputBuffer;
 import org.apache.hadoop.io.LongWritable;
@@ -31,6 +32,7 @@ import org.apache.hadoop.mapreduce.Job;
 import org.apache.hadoop.mapreduce.RecordReader;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.lib.input.FileInputFormat;
+import org.apache.hadoop.mapreduce.lib.input.FixedLengthInputFormat;
 import org.apache.hadoop.mapreduce.lib.input.TextInputFormat;
 import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
 import org.junit.jupiter.api.Test;
@@ -139,16 +141,40 @@ class SplitTextInputFormatTest {
     }
 
     @Test
-    void inputThatIsMissingOrNestedOrNoTextIsRefused() throws Exception {
+    void inputThatIsMissingOrNestedIsRefused() throws Exception {
         Job job = Job.getInstance();
         FileInputFormat.setInputPaths(job, at("missing"));
         assertThrows(FileNotFoundException.class, () -> new SplitTextInputFormat().getSplits(job));
         Files.createDirectories(folder.resolve("outer/inner"));
         FileInputFormat.setInputPaths(job, at("outer"));
         assertThrows(Refused.class, () -> new SplitTextInputFormat().getSplits(job));
+    }
+
+    @Test
+    void recordsOfOneLengthAreThoseOfFixedLengthInputFormat() throws Exception {
+        byte[] data = Inputs.splitMix(1, 7 * 3000, 255);
+        // what would be a byte order mark of text
+        System.arraycopy("\ufeff".getBytes(StandardCharsets.UTF_8), 0, data, 0, 3);
+        Job job = Job.getInstance();
         new Put(job.getConfiguration(), SIZES, Records.ofLength(7), false)
-            .blocks(new ByteArrayInputStream(new byte[700]), "d", at("fixed"));
+            .blocks(new ByteArrayInputStream(data), "d", at("fixed"));
         FileInputFormat.setInputPaths(job, at("fixed"));
-        assertThrows(Refused.class, () -> read(new SplitTextInputFormat(), job));
+        FixedLengthInputFormat.setRecordLength(job.getConfiguration(), 7);
+        List<String> expected = new ArrayList<>();
+        InputFormat<LongWritable, BytesWritable> hadoops = new FixedLengthInputFormat();
+        for (InputSplit split : hadoops.getSplits(job)) {
+            TaskAttemptContextImpl task = new TaskAttemptContextImpl(job.getConfiguration(), new TaskAttemptID());
+            try (RecordReader<LongWritable, BytesWritable> reader = hadoops.createRecordReader(split, task)) {
+                reader.initialize(split, task);
+                while (reader.nextKeyValue()) {
+                    expected.add(reader.getCurrentKey() + " " + new Text(reader.getCurrentValue().copyBytes()));
+                }
+            }
+        }
+        assertEquals(3000, expected.size());
+        assertEquals(expected, read(new SplitTextInputFormat(), job));
+        JobConf old = new JobConf();
+        org.apache.hadoop.mapred.FileInputFormat.setInputPaths(old, at("fixed"));
+        assertEquals(expected, readOld(old));
     }
 }

@@ -3,7 +3,6 @@ package onefold.incremental.mapreduce;
 import java.io.IOException;
 import onefold.incremental.layout.SplitRef;
 import org.apache.hadoop.io.RawComparator;
-import org.apache.hadoop.io.Text;
 import org.apache.hadoop.mapred.JobConf;
 import org.apache.hadoop.mapred.RawKeyValueIterator;
 import org.apache.hadoop.mapreduce.Counter;
@@ -97,7 +96,7 @@ public final class MemoMapper extends Mapper<Object, Object, Object, Object> {
     private static final class Reader extends RecordReader<Object, Object> {
         private final MemoReader records;
         private final Object key;
-        private final Text value;
+        private final Object value;
 
         Reader(MemoReader records) {
             this.records = records;

@@ -5,9 +5,8 @@ import java.io.DataOutput;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
-import onefold.incremental.input.SplitCodec;
+import onefold.incremental.input.Piece;
 import onefold.incremental.layout.SplitRef;
-import onefold.incremental.split.Records;
 import org.apache.hadoop.io.Writable;
 import org.apache.hadoop.mapreduce.InputSplit;
 
@@ -22,7 +21,10 @@ public final class MemoSplit extends InputSplit implements org.apache.hadoop.map
     enum Action { COMPUTE, REPLAY, VERIFY }
 
     /** A split of the input. */
-    record Item(SplitRef split, Records records, Action action) {
+    record Item(Piece piece, Action action) {
+        SplitRef split() {
+            return piece.split();
+        }
     }
 
     /** For Hadoop, which fills it by {@link #readFields}. */
@@ -41,7 +43,7 @@ public final class MemoSplit extends InputSplit implements org.apache.hadoop.map
     /** Bytes to read, so that Hadoop starts the longest task first. */
     @Override
     public long getLength() {
-        return items.stream().filter(item -> item.action != Action.REPLAY).mapToLong(item -> item.split.length()).sum();
+        return items.stream().filter(item -> item.action != Action.REPLAY).mapToLong(item -> item.split().length()).sum();
     }
 
     @Override
@@ -53,8 +55,7 @@ public final class MemoSplit extends InputSplit implements org.apache.hadoop.map
     public void write(DataOutput out) throws IOException {
         out.writeInt(items.size());
         for (Item item : items) {
-            SplitCodec.write(out, item.split);
-            SplitCodec.writeRecords(out, item.records);
+            item.piece.write(out);
             out.writeByte(item.action.ordinal());
         }
     }
@@ -67,14 +68,13 @@ public final class MemoSplit extends InputSplit implements org.apache.hadoop.map
             throw new IOException("a task of " + count + " splits, expected at most " + MAX_ITEMS);
         }
         for (int i = 0; i < count; i++) {
-            SplitRef split = SplitCodec.read(in);
-            Records records = SplitCodec.readRecords(in);
-            items.add(new Item(split, records, Action.values()[in.readByte()]));
+            Piece piece = Piece.read(in);
+            items.add(new Item(piece, Action.values()[in.readByte()]));
         }
     }
 
     @Override
     public String toString() {
-        return items.size() == 1 ? items.get(0).action + " " + items.get(0).split : items.size() + " splits to replay";
+        return items.size() == 1 ? items.get(0).action + " " + items.get(0).split() : items.size() + " splits to replay";
     }
 }

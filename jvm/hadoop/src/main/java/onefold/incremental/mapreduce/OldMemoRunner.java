@@ -6,7 +6,6 @@ import java.util.NoSuchElementException;
 import onefold.incremental.layout.SplitRef;
 import org.apache.hadoop.io.DataInputBuffer;
 import org.apache.hadoop.io.RawComparator;
-import org.apache.hadoop.io.Text;
 import org.apache.hadoop.mapred.Counters;
 import org.apache.hadoop.mapred.FileSplit;
 import org.apache.hadoop.mapred.InputSplit;
@@ -178,7 +177,7 @@ public final class OldMemoRunner implements MapRunnable<Object, Object, Object, 
     private record Reader(MemoReader records, Looked looked) implements RecordReader<Object, Object> {
         @Override
         public boolean next(Object key, Object value) throws IOException {
-            return records.next(key, (Text) value);
+            return records.next(key, value);
         }
 
         @Override

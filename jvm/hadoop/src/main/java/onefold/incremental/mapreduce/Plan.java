@@ -14,6 +14,7 @@ import onefold.incremental.command.Numbers;
 import onefold.incremental.files.Leases;
 import onefold.incremental.input.Hosts;
 import onefold.incremental.input.InputFiles;
+import onefold.incremental.input.Piece;
 import onefold.incremental.layout.SplitRef;
 import onefold.incremental.layout.Version;
 import onefold.incremental.memo.JobKey;
@@ -21,6 +22,7 @@ import onefold.incremental.memo.Memo;
 import onefold.incremental.memo.Run;
 import onefold.incremental.split.Fingerprint;
 import onefold.incremental.split.Records;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.compress.CompressionCodecFactory;
 import org.apache.hadoop.mapred.FileInputFormat;
@@ -40,10 +42,10 @@ record Plan(JobKey key, List<MemoSplit> splits, Run run) {
         Set<String> names = new HashSet<>();
         Maker maker = new Maker(new Hosts(job), new Random(), verified);
         for (Piece piece : pieces) {
-            Long length = entries.get(piece.split.fingerprint());
+            Long length = entries.get(piece.split().fingerprint());
             maker.add(piece, length);
             if (length != null) {
-                names.add(Memo.name(key, piece.split.fingerprint()));
+                names.add(Memo.name(key, piece.split().fingerprint()));
             }
         }
         maker.endReplay();
@@ -54,12 +56,12 @@ record Plan(JobKey key, List<MemoSplit> splits, Run run) {
         return new Plan(key, maker.splits, run);
     }
 
-    private record Piece(SplitRef split, Records records) {
-    }
-
     /** All splits of the job's input. */
     private static List<Piece> pieces(JobConf job, Shape shape) throws IOException {
-        InputFiles files = new InputFiles(job, job.getBoolean(FileInputFormat.INPUT_DIR_RECURSIVE, false));
+        Records expected = shape.records(job);
+        Configuration reading = new Configuration(job);
+        reading.setIfUnset(InputFiles.RECORDS, expected.toString());
+        InputFiles files = new InputFiles(reading, job.getBoolean(FileInputFormat.INPUT_DIR_RECURSIVE, false));
         CompressionCodecFactory codecs = new CompressionCodecFactory(job);
         List<Piece> pieces = new ArrayList<>();
         for (Path file : list(files, job)) {
@@ -68,7 +70,10 @@ record Plan(JobKey key, List<MemoSplit> splits, Run run) {
             }
             Version version = files.version(file);
             Records records = version.manifest().records();
-            shape.ensureSameRecords(job, records, file);
+            if (!records.equals(expected)) {
+                throw new Refused(file + " is split for " + records + ", and the job reads " + expected
+                    + "; run put again with --records");
+            }
             version.splits().forEach(split -> pieces.add(new Piece(split, records)));
         }
         return pieces;
@@ -110,7 +115,7 @@ record Plan(JobKey key, List<MemoSplit> splits, Run run) {
 
         /** Adds a split, whose entry has {@code entryLength} bytes or is missing. */
         void add(Piece piece, Long entryLength) throws IOException {
-            SplitRef split = piece.split;
+            SplitRef split = piece.split();
             if (entryLength == null) {
                 misses++;
                 missBytes += split.length();
@@ -123,7 +128,7 @@ record Plan(JobKey key, List<MemoSplit> splits, Run run) {
                 addTask(piece, MemoSplit.Action.VERIFY);
                 return;
             }
-            replay.add(new MemoSplit.Item(split, piece.records, MemoSplit.Action.REPLAY));
+            replay.add(new MemoSplit.Item(piece, MemoSplit.Action.REPLAY));
             replayBytes += entryLength;
             if (replayBytes >= REPLAYED_BYTES || replay.size() >= MOST) {
                 endReplay();
@@ -131,8 +136,8 @@ record Plan(JobKey key, List<MemoSplit> splits, Run run) {
         }
 
         private void addTask(Piece piece, MemoSplit.Action action) throws IOException {
-            MemoSplit.Item item = new MemoSplit.Item(piece.split, piece.records, action);
-            splits.add(new MemoSplit(List.of(item), hosts.of(piece.split)));
+            MemoSplit.Item item = new MemoSplit.Item(piece, action);
+            splits.add(new MemoSplit(List.of(item), hosts.of(piece.split())));
         }
 
         void endReplay() {

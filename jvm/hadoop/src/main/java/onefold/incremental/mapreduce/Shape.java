@@ -15,14 +15,18 @@ import org.apache.hadoop.mapreduce.MRConfig;
 import org.apache.hadoop.mapreduce.MRJobConfig;
 import org.apache.hadoop.mapreduce.Mapper;
 import org.apache.hadoop.mapreduce.lib.input.FileInputFormat;
+import org.apache.hadoop.mapreduce.lib.input.FixedLengthInputFormat;
 import org.apache.hadoop.mapreduce.lib.input.KeyValueTextInputFormat;
 import org.apache.hadoop.mapreduce.lib.input.TextInputFormat;
 
 /** How a job reads and maps: by which of Hadoop's APIs, and by which of the known input formats. */
-record Shape(boolean isNewApi, boolean isKeyValue) {
+record Shape(boolean isNewApi, Input input) {
+    /** The input formats that are known, and what their records are. */
+    enum Input { TEXT, KEY_VALUE, FIXED_LENGTH }
+
     static final String MEMO = "onefold.memo.folder";
     static final String KEY = "onefold.memo.key";
-    static final String KEY_VALUE = "onefold.memo.key-value";
+    static final String INPUT = "onefold.memo.input";
     static final String MAPPER = "onefold.memo.mapper";
 
     private static final String MAX_LINE = "mapreduce.input.linerecordreader.line.maxlength";
@@ -52,39 +56,40 @@ record Shape(boolean isNewApi, boolean isKeyValue) {
 
     private static Shape newApi(JobConf job) throws Refused {
         Class<?> format = job.getClass(MRJobConfig.INPUT_FORMAT_CLASS_ATTR, TextInputFormat.class);
-        if (format == TextInputFormat.class || format == KeyValueTextInputFormat.class) {
-            return new Shape(true, format == KeyValueTextInputFormat.class);
-        }
-        throw otherFormat(format);
+        return new Shape(true, input(format, TextInputFormat.class, KeyValueTextInputFormat.class,
+            FixedLengthInputFormat.class));
     }
 
     private static Shape oldApi(JobConf job) throws Refused {
         Class<?> format = job.getClass(OLD_INPUT, org.apache.hadoop.mapred.TextInputFormat.class);
-        boolean isKeyValue = format == org.apache.hadoop.mapred.KeyValueTextInputFormat.class;
-        if (!isKeyValue && format != org.apache.hadoop.mapred.TextInputFormat.class) {
-            throw otherFormat(format);
-        }
+        Input input = input(format, org.apache.hadoop.mapred.TextInputFormat.class,
+            org.apache.hadoop.mapred.KeyValueTextInputFormat.class,
+            org.apache.hadoop.mapred.FixedLengthInputFormat.class);
         if (job.getMapRunnerClass() != MapRunner.class) {
             throw new Refused("it runs its mapper by " + job.getMapRunnerClass().getName()
                 + ", and only Hadoop's MapRunner is known");
         }
-        return new Shape(false, isKeyValue);
+        return new Shape(false, input);
     }
 
-    private static Refused otherFormat(Class<?> format) {
-        return new Refused("its input format is " + format.getName()
-            + ", and only TextInputFormat and KeyValueTextInputFormat are known");
-    }
-
-    /** Refuses a file whose records are not those that the job's input format would find. */
-    void ensureSameRecords(JobConf job, Records found, Object file) throws Refused {
-        String delimiter = job.get("textinputformat.record.delimiter");
-        Records expected = delimiter == null ? Records.LINES
-            : Records.delimitedBy(delimiter.getBytes(StandardCharsets.UTF_8));
-        if (!found.equals(expected)) {
-            throw new Refused(file + " is split for " + found + ", and the job reads " + expected
-                + "; run put again with --records");
+    /** Which of the formats {@code known}, in the order of {@link Input}, {@code format} is. */
+    private static Input input(Class<?> format, Class<?>... known) throws Refused {
+        for (Input input : Input.values()) {
+            if (format == known[input.ordinal()]) {
+                return input;
+            }
         }
+        throw new Refused("its input format is " + format.getName()
+            + ", and only TextInputFormat, KeyValueTextInputFormat and FixedLengthInputFormat are known");
+    }
+
+    /** How the job's input format tells records apart. */
+    Records records(JobConf job) throws Refused {
+        if (input == Input.FIXED_LENGTH) {
+            return Records.ofLength(FixedLengthInputFormat.getRecordLength(job));
+        }
+        String delimiter = job.get("textinputformat.record.delimiter");
+        return delimiter == null ? Records.LINES : Records.delimitedBy(delimiter.getBytes(StandardCharsets.UTF_8));
     }
 
     /** Wraps the job's input format and mapper; refuses before it changes anything. */
@@ -98,7 +103,7 @@ record Shape(boolean isNewApi, boolean isKeyValue) {
         }
         job.set(MEMO, memo.folder().toString());
         job.set(KEY, key.id());
-        job.setBoolean(KEY_VALUE, isKeyValue);
+        job.setEnum(INPUT, input);
         if (isNewApi) {
             job.set(MAPPER, job.get(MRJobConfig.MAP_CLASS_ATTR, Mapper.class.getName()));
             job.setClass(MRJobConfig.MAP_CLASS_ATTR, MemoMapper.class, Mapper.class);

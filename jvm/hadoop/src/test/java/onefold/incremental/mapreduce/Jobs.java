@@ -4,9 +4,11 @@ import java.io.IOException;
 import java.util.Iterator;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.io.BytesWritable;
 import org.apache.hadoop.io.IntWritable;
 import org.apache.hadoop.io.LongWritable;
 import org.apache.hadoop.io.Text;
+import org.apache.hadoop.io.Writable;
 import org.apache.hadoop.mapred.JobClient;
 import org.apache.hadoop.mapred.JobConf;
 import org.apache.hadoop.mapred.MapReduceBase;
@@ -17,6 +19,7 @@ import org.apache.hadoop.mapreduce.Mapper;
 import org.apache.hadoop.mapreduce.Reducer;
 import org.apache.hadoop.mapreduce.lib.input.FileInputFormat;
 import org.apache.hadoop.mapreduce.lib.input.FileSplit;
+import org.apache.hadoop.mapreduce.lib.input.FixedLengthInputFormat;
 import org.apache.hadoop.mapreduce.lib.output.FileOutputFormat;
 
 /** Programs that the tests run: words {@code MODE INPUT OUTPUT}. */
@@ -56,6 +59,15 @@ public final class Jobs {
         }
     }
 
+    /** Counts records of one length. */
+    public static final class Cells extends Mapper<LongWritable, BytesWritable, Text, IntWritable> {
+        @Override
+        protected void map(LongWritable key, BytesWritable value, Context context)
+                throws IOException, InterruptedException {
+            context.write(new Text(value.copyBytes()), new IntWritable(1));
+        }
+    }
+
     /** Adds up. */
     public static final class Sum extends Reducer<Text, IntWritable, Text, IntWritable> {
         @Override
@@ -71,7 +83,7 @@ public final class Jobs {
 
     /** Counts words by the old API. */
     public static final class OldWords extends MapReduceBase
-            implements org.apache.hadoop.mapred.Mapper<LongWritable, Text, Text, IntWritable>,
+            implements org.apache.hadoop.mapred.Mapper<LongWritable, Writable, Text, IntWritable>,
             org.apache.hadoop.mapred.Reducer<Text, IntWritable, Text, IntWritable> {
         private boolean looks;
 
@@ -81,7 +93,7 @@ public final class Jobs {
         }
 
         @Override
-        public void map(LongWritable key, Text value, OutputCollector<Text, IntWritable> output, Reporter reporter)
+        public void map(LongWritable key, Writable value, OutputCollector<Text, IntWritable> output, Reporter reporter)
                 throws IOException {
             reporter.incrCounter("mine", "lines", looks && key.get() < 0 ? 2 : 1);
             for (String word : value.toString().split(" ")) {
@@ -119,6 +131,11 @@ public final class Jobs {
             job.setOutputKeyClass(LongWritable.class);
             job.setOutputValueClass(Text.class);
         }
+        if (mode.equals("fixed")) {
+            job.setMapperClass(Cells.class);
+            job.setInputFormatClass(FixedLengthInputFormat.class);
+            FixedLengthInputFormat.setRecordLength(job.getConfiguration(), 4);
+        }
         if (mode.equals("combined")) {
             job.setCombinerClass(Sum.class);
         }
@@ -142,6 +159,10 @@ public final class Jobs {
         // a client that connects before the job is complete
         new JobClient(job).close();
         job.setMapperClass(OldWords.class);
+        if (words[0].equals("old-fixed")) {
+            job.setInputFormat(org.apache.hadoop.mapred.FixedLengthInputFormat.class);
+            org.apache.hadoop.mapred.FixedLengthInputFormat.setRecordLength(job, 4);
+        }
         if (words[0].equals("old-combined")) {
             job.setCombinerClass(OldWords.class);
         }

@@ -8,10 +8,12 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -30,7 +32,7 @@ class LocalRunTest {
     void prepare() throws Exception {
         program = new Program(folder, new Configuration(false), uri("memo"));
         jar = Program.jarOf(folder.resolve("jobs.jar"), Jobs.class, Jobs.Words.class, Jobs.Words.Seen.class,
-            Jobs.Sum.class, Jobs.OldWords.class);
+            Jobs.Sum.class, Jobs.OldWords.class, Jobs.Cells.class);
     }
 
     private static String text(int seed, int lines) {
@@ -115,6 +117,34 @@ class LocalRunTest {
     }
 
     @Test
+    void recordsOfOneLengthAreReplayedAndAPartOfOneFailsAsInThePlainJob() throws Exception {
+        byte[] data = new byte[4 * 20_000];
+        new Random(8).nextBytes(data);
+        for (int i = 0; i < data.length; i++) {
+            data[i] = (byte) ('a' + (data[i] & 3));
+        }
+        Files.write(folder.resolve("source"), data);
+        Program.Ended put = program.onefold("put", "--mean", "16KiB", "--records", "length:4",
+            folder.resolve("source").toString(), uri("in"));
+        assertEquals(0, put.status(), put.output());
+        for (String mode : new String[] {"fixed", "old-fixed"}) {
+            Path plain = plain(mode, "in");
+            Result first = jobs(List.of(), mode, "in");
+            Result second = jobs(List.of(), mode, "in");
+            expectSame(plain, first);
+            expectSame(plain, second);
+            assertTrue(replayed(second)[1] >= SPLITS_AT_LEAST, second.ended.output());
+            assertEquals(replayed(second)[1], replayed(second)[0], mode);
+        }
+
+        Files.write(folder.resolve("cut"), Arrays.copyOf(data, data.length - 1));
+        assertEquals(1, program.plain(Jobs.class.getName(), "fixed", uri("cut"), newOutput().toUri().toString()).status());
+        Result cut = jobs(List.of(), "fixed", "cut");
+        assertEquals(1, cut.ended.status());
+        assertTrue(cut.ended.output().contains("ends with a record of 3 bytes at 79996, expected 4"), cut.ended.output());
+    }
+
+    @Test
     void aMapperThatLooksAtItsTaskIsToldAndNothingIsKept() throws Exception {
         put(text(2, 3000), "in");
         for (String mode : new String[] {"offset", "path", "attempt", "property", "old-offset", "identity"}) {
@@ -139,6 +169,47 @@ class LocalRunTest {
         Result noMemo = jobs(List.of(), "words", "in");
         expectSame(plain("words", "in"), noMemo);
         assertTrue(noMemo.ended.output().contains("cannot be written"), noMemo.ended.output());
+    }
+
+    @Test
+    void onAFullDiskAJobKeepsWhatItCanAndPutLeavesNothing() throws Exception {
+        Path disk = Files.createDirectory(folder.resolve("disk"));
+        if (!mount(disk, "size=128k")) {
+            System.out.println("skipped: this user may not mount a small disk");
+            Assumptions.abort();
+        }
+        try {
+            program = new Program(folder, new Configuration(false), uri("disk/memo"));
+            put(text(9, 10_000), "in");
+            Path plain = plain("words", "in");
+            Result full = jobs(List.of(), "words", "in");
+            expectSame(plain, full);
+            String said = full.ended.output();
+            assertTrue(said.contains("the result of a split is not kept: cannot write "), said);
+            assertTrue(said.contains("disk/memo/tmp/new-") && said.contains("No space left on device"), said);
+            assertTrue(full.ended.counter("splits not kept: the memo cannot be written") >= 1, said);
+            assertEquals(0, disk.resolve("memo/tmp").toFile().list().length);
+
+            Program.Ended put = program.onefold("put", folder.resolve("source").toString(), uri("disk/data"));
+            assertEquals(1, put.status());
+            assertTrue(put.output().contains("cannot write ") && put.output().contains("/disk/.data.put-"), put.output());
+            assertEquals(List.of("memo"), List.of(disk.toFile().list()));
+
+            assertTrue(mount(disk, "remount,size=4m"));
+            Result roomy = jobs(List.of(), "words", "in");
+            expectSame(plain, roomy);
+            assertTrue(replayed(roomy)[0] >= 1 && replayed(roomy)[0] < replayed(roomy)[1], roomy.ended.output());
+            Result last = jobs(List.of(), "words", "in");
+            expectSame(plain, last);
+            assertEquals(replayed(last)[1], replayed(last)[0]);
+        } finally {
+            new ProcessBuilder("umount", disk.toString()).start().waitFor();
+        }
+    }
+
+    private static boolean mount(Path disk, String options) throws Exception {
+        return new ProcessBuilder("mount", "-t", "tmpfs", "-o", options, "onefold", disk.toString())
+            .start().waitFor() == 0;
     }
 
     @Test

@@ -1,4 +1,4 @@
-package onefold.spark;
+package onefold.incremental.memo;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -11,7 +11,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.Set;
 import onefold.incremental.split.Fingerprint;
-import onefold.spark.Contraction.Node;
+import onefold.incremental.memo.Contraction.Node;
 import org.junit.jupiter.api.Test;
 
 class ContractionTest {

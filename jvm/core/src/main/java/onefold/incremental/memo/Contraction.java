@@ -1,11 +1,13 @@
-package onefold.spark;
+package onefold.incremental.memo;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import onefold.incremental.split.Fingerprint;
 
 /**
@@ -21,15 +23,15 @@ import onefold.incremental.split.Fingerprint;
  * the next level are new. A changed split makes at most 1 + level new nodes on each level, h(h + 3) / 2
  * in a tree of h levels; on average little more than one on each level is.
  */
-final class Contraction {
+public final class Contraction {
     /** Children of a node, on average. */
     static final int MEAN = 8;
     /** Levels below the root; only splits that repeat a great deal make as many. */
     private static final int MOST_LEVELS = 64;
 
     /** A split ({@code children} is empty) or what combines its children, in order. */
-    record Node(Fingerprint fingerprint, int level, List<Node> children) {
-        boolean isSplit() {
+    public record Node(Fingerprint fingerprint, int level, List<Node> children) {
+        public boolean isSplit() {
             return children.isEmpty();
         }
     }
@@ -38,7 +40,7 @@ final class Contraction {
     }
 
     /** The root of the tree over these fingerprints of splits, in order; at least one. */
-    static Node of(List<Fingerprint> splits) {
+    public static Node of(List<Fingerprint> splits) {
         List<Node> level = new ArrayList<>();
         for (Fingerprint split : splits) {
             level.add(new Node(split, 0, List.of()));
@@ -83,7 +85,7 @@ final class Contraction {
     }
 
     /** What the memo calls one part of a node's result. A split's result has all parts in one entry. */
-    static Fingerprint name(Node node, int part) {
+    public static Fingerprint name(Node node, int part) {
         if (node.isSplit()) {
             return node.fingerprint;
         }
@@ -92,5 +94,25 @@ final class Contraction {
         digest.update(ByteBuffer.allocate(4).putInt(part).array());
         digest.update(node.fingerprint.bytes());
         return Fingerprint.finish(digest);
+    }
+
+    /** What the memo calls the nodes over these splits, in each of {@code parts} parts. */
+    public static Set<Fingerprint> names(List<Fingerprint> splits, int parts) {
+        Set<Fingerprint> names = new HashSet<>();
+        if (!splits.isEmpty() && parts > 0) {
+            addNames(of(splits), parts, names);
+        }
+        return names;
+    }
+
+    private static void addNames(Node node, int parts, Set<Fingerprint> names) {
+        // a node that repeats has the same nodes below it
+        if (node.isSplit() || !names.add(name(node, 0))) {
+            return;
+        }
+        for (int part = 1; part < parts; part++) {
+            names.add(name(node, part));
+        }
+        node.children.forEach(child -> addNames(child, parts, names));
     }
 }
