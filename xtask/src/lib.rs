@@ -117,6 +117,9 @@ enum Command {
         /// Write the PTX and the table anew
         #[arg(long)]
         write: bool,
+        /// Also write what each generation of devices runs, as files sm_80.cubin and so on, to this folder
+        #[arg(long)]
+        cubins: Option<PathBuf>,
     },
     /// Count the instructions that each chunker takes a byte, and show what differs from the table
     Instructions {
@@ -295,7 +298,9 @@ pub fn run() -> ExitCode {
         Command::Compat { old: Some(revision) } => compat::with_old(Cargo::default(), &revision),
         Command::Compat { old: None } => compat::make(Cargo::default()),
         Command::ClusterDemo { once } => cluster_demo::run(Cargo::default(), once),
-        Command::GpuKernels { write } => gpu_kernels::run(Cargo::default(), write),
+        Command::GpuKernels { write, cubins } => {
+            gpu_kernels::run(Cargo::default(), write, cubins.as_deref())
+        }
         Command::Instructions { write } => instructions::run(Cargo::default(), write),
     };
     match outcome {

@@ -5,12 +5,10 @@
 //! Every rate follows a comparison of all chunks with those of the CPU.
 
 use std::num::NonZero;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params, cut_points_parallel};
-use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params};
+use onefold_fingerprint::Fingerprinter;
 use onefold_gpu::{
     Device, Memory, Settings, cpu_rate, device_rate, lane_time, resident_rates, sample, upload_rate,
 };
@@ -140,8 +138,8 @@ const ALGORITHMS: [Algorithm; 8] = [
 ];
 
 /// The functions that devices have.
-const FUNCTIONS: [FingerprintAlgorithm; 3] =
-    [FingerprintAlgorithm::Blake3, FingerprintAlgorithm::Sha3, FingerprintAlgorithm::Sha256];
+const FUNCTIONS: [Fingerprinter; 3] =
+    [Fingerprinter::blake3(), Fingerprinter::sha3(), Fingerprinter::sha256()];
 
 /// The mean chunk size of all measurements.
 const MEAN: usize = 16 << 10;
@@ -202,13 +200,14 @@ fn compare(
     while results.equal_bytes < bytes && !watch.is_cancelled() {
         let len = BLOCK.min((bytes - results.equal_bytes) as usize);
         let algorithm = ALGORITHMS[number % ALGORITHMS.len()];
-        let function = FUNCTIONS[number / ALGORITHMS.len() % FUNCTIONS.len()];
+        let function = FUNCTIONS[number / ALGORITHMS.len() % FUNCTIONS.len()].clone();
+        let name = function.algorithm();
         let mean = [4 << 10, MEAN, 64 << 10][number % 3];
         let chunker = Chunker::new(&Params::for_mean(algorithm, mean)?)?;
         let data = mixed(number as u64, len);
         let settings = Settings { segment: Some(4 << 20), ..Settings::new(Some(function)) };
         device_rate(device, &chunker, &settings, &data, 0)
-            .with_context(|| format!("{algorithm} and {function} on mixed data {number}"))?;
+            .with_context(|| format!("{algorithm} and {name} on mixed data {number}"))?;
         results.equal_bytes += len as u64;
         watch.advance(len as u64);
         number += 1;
@@ -337,7 +336,7 @@ fn versions(
     watch: &dyn Watch,
 ) -> Result<()> {
     let chunker = rabin()?;
-    let rate = all_threads_rate(&chunker, None, data, plan);
+    let rate = cpu_rate(&chunker, None, data, plan.threads, plan.rounds);
     step(results, 12, &format!("CPU, {} threads", plan.threads), rate, Some(1.0));
     let basic =
         Settings { lanes: 1, memory: Memory::Pageable, without_tiles: true, ..Settings::new(None) };
@@ -369,60 +368,28 @@ fn rates(
     let both = [Algorithm::MinCdc, Algorithm::Gear]
         .into_iter()
         .flat_map(|algorithm| FUNCTIONS.map(|function| (algorithm, Some(function))));
-    for (algorithm, fingerprint) in cuts.into_iter().chain(both) {
+    for (algorithm, fingerprinter) in cuts.into_iter().chain(both) {
         if watch.is_cancelled() {
             return Ok(());
         }
         let chunker = Chunker::new(&Params::for_mean(algorithm, MEAN)?)?;
-        let settings = Settings::new(fingerprint);
+        let settings = Settings::new(fingerprinter);
         let part = &data[..data.len().min(256 << 20)];
         let (cut, hashed) = resident_rates(device, &chunker, &settings, part, plan.rounds)?;
+        let used = settings.fingerprinter.as_ref();
+        let on_cpu =
+            |data, threads| cpu_rate(&chunker, used, data, threads, plan.rounds);
         results.rates.push(Rate {
             algorithm: algorithm.to_string(),
-            fingerprint: fingerprint.map(|function| function.to_string()),
+            fingerprint: used.map(|function| function.algorithm().to_string()),
             device_bytes_per_second: device_rate(device, &chunker, &settings, data, plan.rounds)?,
-            cpu_bytes_per_second: cpu_rate(&chunker, fingerprint, part, plan.rounds),
-            all_threads_bytes_per_second: all_threads_rate(&chunker, fingerprint, data, plan),
+            cpu_bytes_per_second: on_cpu(part, NonZero::<usize>::MIN),
+            all_threads_bytes_per_second: on_cpu(data, plan.threads),
             resident_cut_bytes_per_second: cut,
             resident_fingerprint_bytes_per_second: hashed,
         });
     }
     Ok(())
-}
-
-/// Bytes a second of all threads of the plan: cut, then fingerprinted.
-fn all_threads_rate(
-    chunker: &Chunker,
-    fingerprint: Option<FingerprintAlgorithm>,
-    data: &[u8],
-    plan: &Plan,
-) -> f64 {
-    let fingerprinter = fingerprint.map(|function| match function {
-        FingerprintAlgorithm::Sha256 => Fingerprinter::sha256(),
-        FingerprintAlgorithm::Sha3 => Fingerprinter::sha3(),
-        _ => Fingerprinter::blake3(),
-    });
-    let mut best = Duration::MAX;
-    for _ in 0..plan.rounds.max(1) {
-        let start = Instant::now();
-        let cuts = cut_points_parallel(chunker, data, plan.threads);
-        if let Some(fingerprinter) = &fingerprinter {
-            let starts = [0].into_iter().chain(cuts.iter().copied());
-            let chunks: Vec<&[u8]> =
-                starts.zip(&cuts).map(|(start, &end)| &data[start..end]).collect();
-            thread::scope(|scope| {
-                for share in chunks.chunks(chunks.len().div_ceil(plan.threads.get()).max(1)) {
-                    scope.spawn(move || {
-                        let mut found = Vec::with_capacity(share.len());
-                        fingerprinter.fingerprint_many(share, &mut found);
-                        std::hint::black_box(found);
-                    });
-                }
-            });
-        }
-        best = best.min(start.elapsed());
-    }
-    data.len() as f64 / best.as_secs_f64().max(1e-9)
 }
 
 /// What a GPU is to reach, of what was measured.

@@ -11,7 +11,7 @@ use onefold_fingerprint::Fingerprinter;
 
 use crate::kernel::{GROUP, STRICT};
 use crate::{
-    Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, SPARE, STRIP, Slot, TILE,
+    Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, Resident, SPARE, STRIP, Slot, TILE,
 };
 
 /// How the device fails.
@@ -92,6 +92,7 @@ impl Device for Simulated {
             device: self.clone(),
             name: self.info.to_string(),
             input: vec![0; bytes],
+            lent: None,
             slots: HashMap::new(),
         };
         lane.reserve(Slot::Data, bytes + SPARE)?;
@@ -103,6 +104,8 @@ struct SimulatedLane {
     device: Simulated,
     name: String,
     input: Vec<u8>,
+    /// What stands for the data, if it was lent.
+    lent: Option<Vec<u8>>,
     slots: HashMap<Slot, Vec<u8>>,
 }
 
@@ -134,6 +137,10 @@ impl SimulatedLane {
         self.slots.get_mut(&slot).unwrap_or_else(|| panic!("{slot:?} is not reserved"))
     }
 
+    fn data(&self) -> &[u8] {
+        self.lent.as_ref().unwrap_or(&self.slots[&Slot::Data])
+    }
+
     fn u32s(&self, slot: Slot) -> Vec<u32> {
         self.slots[&slot].as_chunks().0.iter().copied().map(u32::from_le_bytes).collect()
     }
@@ -150,11 +157,25 @@ impl Lane for SimulatedLane {
 
     fn upload(&mut self, len: usize) -> Result<(), GpuError> {
         self.call("upload")?;
+        self.lent = None;
         let (input, slots) = (&self.input, &mut self.slots);
         let data = slots.get_mut(&Slot::Data).expect("reserved with the lane");
         // whatever lies behind the data means nothing
         data.fill(0xa5);
         data[..len].copy_from_slice(&input[..len]);
+        Ok(())
+    }
+
+    fn lend(&mut self, data: Resident) -> Result<(), GpuError> {
+        self.call("lend")?;
+        self.lent = Some(data.on_host().to_vec());
+        Ok(())
+    }
+
+    fn copy_resident(&mut self, data: Resident) -> Result<(), GpuError> {
+        self.call("copy")?;
+        self.lent = None;
+        self.slot(Slot::Data)[..data.len()].copy_from_slice(data.on_host());
         Ok(())
     }
 
@@ -204,9 +225,13 @@ impl Lane for SimulatedLane {
             .collect();
         match kernel {
             Kernel::Minima => self.minima(groups, &numbers),
+            Kernel::SelectLeast => self.select_least(&numbers),
             // the second of its kernels does it all
             Kernel::Blake3Leaves => {}
-            Kernel::Blake3Join => self.hash(groups, &Fingerprinter::blake3()),
+            Kernel::Blake3Join => {
+                let fingerprinter = self.blake3();
+                self.hash(groups, &fingerprinter);
+            }
             Kernel::Sha256 => self.hash(numbers[0] as usize, &Fingerprinter::sha256()),
             Kernel::Sha3 => self.hash(numbers[0] as usize, &Fingerprinter::sha3()),
             _ => self.candidates(kernel, groups, &numbers),
@@ -240,7 +265,7 @@ impl SimulatedLane {
                 .collect(),
             false => self.u32s(Slot::Table).into_iter().map(u64::from).collect(),
         };
-        let data = &self.slots[&Slot::Data];
+        let data = self.data();
         let hash =
             |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| push(kernel, &table, hash, byte));
         let mut list = Vec::new();
@@ -285,7 +310,7 @@ impl SimulatedLane {
     fn minima(&mut self, groups: usize, numbers: &[u64]) {
         let &[first_tile, len, factor, addend] = numbers else { panic!("minima with {numbers:?}") };
         let len = len as usize;
-        let data = &self.slots[&Slot::Data];
+        let data = self.data();
         let key = |at: usize| {
             let four = u32::from_le_bytes([data[at - 4], data[at - 3], data[at - 2], data[at - 1]]);
             let hash = four.wrapping_mul(factor as u32).wrapping_add(addend as u32);
@@ -305,9 +330,43 @@ impl SimulatedLane {
         }
     }
 
+    /// One position after another, without a look at the minima.
+    fn select_least(&mut self, numbers: &[u64]) {
+        let &[start, len, first, max, is_end, factor, addend] = numbers else {
+            panic!("select_least with {numbers:?}")
+        };
+        let [mut start, len, first, max] = [start, len, first, max].map(|number| number as usize);
+        let data = self.data();
+        let hash = |at: usize| {
+            let four = u32::from_le_bytes(data[at - 4..at].try_into().expect("four bytes"));
+            four.wrapping_mul(factor as u32).wrapping_add(addend as u32)
+        };
+        let mut cuts = Vec::new();
+        while start < len && (len - start >= max || is_end == 1) {
+            let end = len.min(start + max);
+            let positions = start + first..=end;
+            start = if end - start > first { positions.min_by_key(|&at| hash(at)) } else { None }
+                .unwrap_or(end);
+            cuts.push(start as u32);
+        }
+        self.slot(Slot::Counter)[..4].copy_from_slice(&(cuts.len() as u32).to_le_bytes());
+        for (place, cut) in self.slot(Slot::List).as_chunks_mut().0.iter_mut().zip(cuts) {
+            *place = cut.to_le_bytes();
+        }
+    }
+
+    /// BLAKE3 with the key that was brought, or without one.
+    fn blake3(&self) -> Fingerprinter {
+        let (key, flags) = self.slots[&Slot::Key].split_at(32);
+        match flags == [0; 4] {
+            true => Fingerprinter::blake3(),
+            false => Fingerprinter::blake3_keyed(key.try_into().expect("32 bytes")),
+        }
+    }
+
     fn hash(&mut self, count: usize, fingerprinter: &Fingerprinter) {
         let chunks = self.u32s(Slot::Chunks);
-        let data = &self.slots[&Slot::Data];
+        let data = self.data();
         let digests: Vec<[u8; 32]> = chunks.as_chunks().0[..count]
             .iter()
             .map(|&[start, len, _]| {

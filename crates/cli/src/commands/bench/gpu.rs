@@ -8,10 +8,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use onefold_bench::gpu::{Plan, Results, measure};
 use onefold_bench::{FEWEST_ROUNDS, Header, Record, command_line, report};
-use onefold_gpu::{Choice, Device, Info, Listed, Name, list, open};
+use onefold_gpu::{Choice, Device, open};
 use onefold_terminal::outputs::{STANDARD_OUTPUT, make_places, typed, write_text};
 
 use crate::console::Console;
+use crate::device::first_gpu;
 use crate::exit::Exit;
 use crate::interrupt::bar_until_signal;
 use crate::output::Output;
@@ -86,25 +87,7 @@ impl Gpu {
         match self.device {
             Choice::Cpu => bail!("--device cpu, expected a device to compare with the CPU"),
             Choice::Device(name) => Ok(open(name)?),
-            Choice::Auto => {
-                let mut reasons = Vec::new();
-                for Listed { api, devices } in list() {
-                    match devices {
-                        Ok(devices) => {
-                            if let Some(gpu) = devices.iter().find(|info| !info.is_cpu) {
-                                let &Info { api, number, .. } = gpu;
-                                return Ok(open(Name { api, number })?);
-                            }
-                            reasons.push(format!("{api} has only the CPU in another form"));
-                        }
-                        Err(error) => reasons.push(error.to_string()),
-                    }
-                }
-                bail!(
-                    "there is no GPU here: {}; name a device with --device to measure it anyway",
-                    reasons.join("; ")
-                );
-            }
+            Choice::Auto => Ok(open(first_gpu()?)?),
         }
     }
 
