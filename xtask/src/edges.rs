@@ -45,7 +45,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "capi", uses: Only(&["cdc", "fingerprint"]) },
     Layer {
         name: "python",
-        uses: Only(&["cdc", "fingerprint", "seal", "backend", "index", "store"]),
+        uses: Only(&["cdc", "fingerprint", "gpu", "seal", "backend", "index", "store"]),
     },
     Layer { name: "terminal", uses: Only(&["bench"]) },
     Layer { name: "bench", uses: AnyLibrary },

@@ -210,7 +210,8 @@ enum CampaignCommand {
     },
     /// Make the packages, twice, try the oldest Rust, and install the packages in a clean root
     Dist,
-    /// Compare and measure a GPU, in at most ten minutes: build the program, and run `bench gpu` with it
+    /// Compare and measure a GPU: build the program, run `bench gpu` with it, and back up an image with and
+    /// without the device
     Gpu {
         /// The device, as `onefold devices` names it
         #[arg(long, default_value = "cuda:0")]
@@ -221,10 +222,16 @@ enum CampaignCommand {
         /// Bytes of mixed data on which every chunk is compared first
         #[arg(long, default_value = "64GiB")]
         equality: String,
+        /// MiB of the image that is backed up with and without the device; 0 for no backup
+        #[arg(long, default_value_t = 4096)]
+        image: u64,
         /// A program that was built elsewhere, for a machine without a compiler
         #[arg(long)]
         program: Option<PathBuf>,
-        /// The record to write, e.g. docs/records/NAME.json
+        /// Run every kernel under this compute-sanitizer too
+        #[arg(long)]
+        sanitizer: Option<PathBuf>,
+        /// The record to write, e.g. docs/records/NAME.json; that of the backups is NAME-backup.json
         #[arg(long)]
         out: PathBuf,
     },
@@ -288,8 +295,17 @@ pub fn run() -> ExitCode {
             campaign::room(seconds, out.as_deref())
         }
         Command::Campaign(CampaignCommand::Dist) => dist::campaign(Cargo::default()),
-        Command::Campaign(CampaignCommand::Gpu { device, bytes, equality, program, out }) => {
-            campaign::gpu(&device, [&bytes, &equality], program, &out)
+        Command::Campaign(CampaignCommand::Gpu {
+            device,
+            bytes,
+            equality,
+            image,
+            program,
+            sanitizer,
+            out,
+        }) => {
+            let plan = campaign::OnGpu { device, bytes, equality, image, program, sanitizer };
+            campaign::gpu(plan, &out)
         }
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),

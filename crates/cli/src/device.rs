@@ -10,7 +10,7 @@ use onefold_cdc::Chunker;
 use onefold_fingerprint::Fingerprint;
 use onefold_gpu::{
     Choice, Decision, Device, GpuError, Info, KeptLanes, Listed, Name, OnLoss, RunError, Settings,
-    decide, list, open, run,
+    decide, list, run,
 };
 use onefold_store::Repository;
 use onefold_store::backup::{Accelerator, AcceleratorError};
@@ -142,6 +142,52 @@ impl Accelerator for LargeFiles {
             Err(RunError::Read(error)) => Err(AcceleratorError::Read(error)),
             Err(RunError::Store(_)) => Err(AcceleratorError::Store),
             Err(error) => Err(AcceleratorError::Lost(error.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onefold_cdc::{Algorithm, Params};
+    use onefold_fingerprint::Fingerprinter;
+    use onefold_gpu::{Fault, Simulated};
+    use onefold_testkit::random;
+
+    /// The ends and fingerprints of the chunks of `data`, by a device with `fault`.
+    fn chunks(
+        data: &[u8],
+        fault: Fault,
+        on_loss: OnLoss,
+    ) -> (LargeFiles, Result<Vec<(usize, Fingerprint)>, AcceleratorError>) {
+        let chunker = Chunker::new(&Params::for_mean(Algorithm::MinCdc, 2000).unwrap()).unwrap();
+        let common = Settings::new(Some(Fingerprinter::blake3_keyed([7; 32])));
+        let settings = Settings { segment: Some(30_000), on_loss, ..common };
+        let device = KeptLanes::new(Box::new(Simulated::new().with_fault(fault)));
+        let files = LargeFiles { device, settings, lost: OnceLock::new() };
+        let (mut end, mut found) = (0, Vec::new());
+        let ran = files.run(&chunker, &mut &data[..], &mut |bytes, fingerprint| {
+            end += bytes.len();
+            found.push((end, fingerprint));
+            Ok(())
+        });
+        (files, ran.map(|()| found))
+    }
+
+    #[test]
+    fn with_auto_the_cpu_goes_on_for_a_device_that_is_lost_in_the_middle() {
+        let data = random(1, 200_000);
+        let (working, expected) = chunks(&data, Fault::LostAt(usize::MAX), OnLoss::Fail);
+        let expected = expected.unwrap();
+        assert_eq!(expected.last().unwrap().0, data.len());
+        assert!(working.takes(LEAST) && !working.takes(LEAST - 1) && working.lost().is_none());
+        for call in [30, 40, 50] {
+            let (files, found) = chunks(&data, Fault::LostAt(call), OnLoss::UseCpu);
+            assert!(found.unwrap() == expected, "lost at call {call}");
+            assert!(files.lost().unwrap().to_string().contains("simulated:0 (made up) failed"));
+            assert!(!files.takes(u64::MAX), "no file is passed to it again");
+            let (_, failed) = chunks(&data, Fault::LostAt(call), OnLoss::Fail);
+            assert!(matches!(failed, Err(AcceleratorError::Lost(_))), "lost at call {call}");
         }
     }
 }

@@ -86,6 +86,12 @@ impl Device for Cuda {
     fn lane(&self, bytes: usize, memory: Memory) -> Result<Box<dyn Lane>, GpuError> {
         Ok(Box::new(CudaLane::new(Arc::clone(&self.context), bytes, memory)?))
     }
+
+    fn settle(&self) -> Result<(), GpuError> {
+        self.context.enter()?;
+        result::ctx::synchronize()
+            .map_err(|error| refused(error, "cuCtxSynchronize", &self.context.name, 0))
+    }
 }
 
 /// How many devices there are, at least one.

@@ -70,6 +70,11 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// [`GpuError::NoMemory`] if host or device have too little.
     fn lane(&self, bytes: usize, memory: Memory) -> Result<Box<dyn Lane>, GpuError>;
+
+    /// Waits for all work on the device that others of this process queued.
+    fn settle(&self) -> Result<(), GpuError> {
+        Ok(())
+    }
 }
 
 /// An array in the memory of a device.

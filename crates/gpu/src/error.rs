@@ -131,7 +131,9 @@ pub enum GpuError {
     #[error("a device cannot cut without a maximum chunk size")]
     Unbounded,
     /// No kernel hashes by the algorithm.
-    #[error("no device computes {algorithm}; expected one of blake3, blake3-keyed, sha256, sha3-256")]
+    #[error(
+        "no device computes {algorithm}; expected one of blake3, blake3-keyed, sha256, sha3-256"
+    )]
     NotHashed {
         /// The algorithm.
         algorithm: FingerprintAlgorithm,

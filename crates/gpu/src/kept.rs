@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use crate::{Argument, Device, GpuError, Info, Kernel, Lane, Memory, Resident, Slot};
@@ -18,9 +19,19 @@ impl KeptLanes {
     }
 }
 
+impl fmt::Debug for KeptLanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeptLanes({})", self.info())
+    }
+}
+
 impl Device for KeptLanes {
     fn info(&self) -> &Info {
         self.device.info()
+    }
+
+    fn settle(&self) -> Result<(), GpuError> {
+        self.device.settle()
     }
 
     fn lane(&self, bytes: usize, memory: Memory) -> Result<Box<dyn Lane>, GpuError> {

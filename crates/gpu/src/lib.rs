@@ -44,9 +44,10 @@ pub use kernel::{Kernel, SPARE, STRIP, TILE, opencl_source};
 pub use opencl::OpenCl;
 pub use pipeline::{Chunk, OnLoss, Piece, RunError, Settings, Summary, run};
 pub use rates::{
-    Decision, cpu_rate, decide, device_rate, lane_time, resident_rates, sample, upload_rate,
+    Decision, ResidentRates, cpu_rate, decide, device_rate, lane_time, resident_rates, sample,
+    upload_rate,
 };
 pub use resident::cut_resident;
-pub use simulated::{Fault, Simulated};
+pub use simulated::{Arrays, Fault, Simulated};
 pub use trace::{Span, Stage, Trace};
 pub use work::{Range, Work};

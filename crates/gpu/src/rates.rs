@@ -70,8 +70,7 @@ fn on_threads(
     let cuts = cut_points_parallel(chunker, data, threads);
     let Some(fingerprinter) = fingerprinter else { return };
     let ranges = Work::ranges(&cuts);
-    let chunks: Vec<&[u8]> =
-        ranges.iter().map(|range| &data[range.start..][..range.len]).collect();
+    let chunks: Vec<&[u8]> = ranges.iter().map(|range| &data[range.start..][..range.len]).collect();
     thread::scope(|scope| {
         for share in chunks.chunks(chunks.len().div_ceil(threads.get()).max(1)) {
             scope.spawn(move || {
@@ -103,32 +102,46 @@ pub fn upload_rate(
     Ok(rate(bytes, best))
 }
 
-/// Bytes a second of data that are in the device's memory already: until the candidates or minima are on
-/// the host, and until the fingerprints of the chunks are, if wanted. The best of `rounds`.
+/// Bytes a second of data that are in the device's memory already.
+#[derive(Clone, Copy, Debug)]
+pub struct ResidentRates {
+    /// Until the candidates or minima are on the host.
+    pub search: f64,
+    /// Until the cut-points are, with minimum and maximum.
+    pub cut: f64,
+    /// From cut-points until the fingerprints are, if wanted.
+    pub fingerprint: Option<f64>,
+}
+
+/// The rates of data that are in the device's memory. The best of `rounds`.
 pub fn resident_rates(
     device: &dyn Device,
     chunker: &Chunker,
     settings: &Settings,
     data: &[u8],
     rounds: u32,
-) -> Result<(f64, Option<f64>), GpuError> {
+) -> Result<ResidentRates, GpuError> {
     let work = settings.work(chunker)?;
     let mut lane = device.lane(data.len(), Memory::Pinned)?;
     lane.input()[..data.len()].copy_from_slice(data);
     let (cuts, _) = work.whole(&mut *lane, data.len())?;
     let ranges = Work::ranges(&cuts);
-    let (mut search, mut hash) = (Duration::MAX, Duration::MAX);
+    let [mut search, mut cut, mut hash] = [Duration::MAX; 3];
     let mut room = Room::of(data.len());
     for _ in 0..rounds.max(1) {
         let start = Instant::now();
         work.marks(&mut *lane, 0, data.len(), &mut room)?;
         search = search.min(start.elapsed());
         let start = Instant::now();
+        work.cuts_on_device(&mut *lane, 0, data.len(), true, &mut room)?;
+        cut = cut.min(start.elapsed());
+        let start = Instant::now();
         work.fingerprints(&mut *lane, &ranges)?;
         hash = hash.min(start.elapsed());
     }
-    let hashed = settings.fingerprinter.as_ref().map(|_| rate(data.len(), hash));
-    Ok((rate(data.len(), search), hashed))
+    let fingerprint = settings.fingerprinter.as_ref().map(|_| rate(data.len(), hash));
+    let [search, cut] = [search, cut].map(|time| rate(data.len(), time));
+    Ok(ResidentRates { search, cut, fingerprint })
 }
 
 /// How long it takes to get `bytes` of `memory` that a device reads from, with what the device needs
@@ -320,7 +333,7 @@ mod tests {
         let settings = Settings::new(Some(Fingerprinter::sha3()));
         for algorithm in [Algorithm::MinCdc, Algorithm::Rabin] {
             let rates = resident_rates(&device, &chunker(algorithm), &settings, &data, 2).unwrap();
-            assert!(rates.0 > 0.0 && rates.1.unwrap() > 0.0);
+            assert!(rates.search > 0.0 && rates.cut > 0.0 && rates.fingerprint.unwrap() > 0.0);
         }
         assert!(upload_rate(&device, 1 << 16, Memory::Pinned, 2).unwrap() > 0.0);
         assert!(lane_time(&device, 1 << 16, Memory::Pageable, 2).unwrap() > Duration::ZERO);

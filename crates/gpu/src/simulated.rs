@@ -25,12 +25,20 @@ pub enum Fault {
     Miscounts,
 }
 
+/// The arrays of a lane.
+pub type Arrays = HashMap<Slot, Vec<u8>>;
+
+/// What runs a kernel with so many groups on the arrays; an error says why it failed.
+type Run = dyn Fn(Kernel, usize, &[Argument], &mut Arrays) -> Result<(), String> + Send + Sync;
+
 /// A device that does on the host what kernels promise.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Simulated {
     info: Info,
     fault: Option<Fault>,
     delay: Duration,
+    /// What runs kernels in place of the plainest code, if anything.
+    run: Option<Arc<Run>>,
     state: Arc<State>,
 }
 
@@ -59,7 +67,7 @@ impl Simulated {
             is_cpu: true,
             driver: "none".into(),
         };
-        Self { info, fault: None, delay: Duration::ZERO, state: Arc::default() }
+        Self { info, fault: None, delay: Duration::ZERO, run: None, state: Arc::default() }
     }
 
     /// The same with a fault.
@@ -74,6 +82,20 @@ impl Simulated {
     pub fn with_delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
+    }
+
+    /// A device called `name` whose kernels are run by `run`. Arrays are no longer than they must be, so that
+    /// every access behind one is seen.
+    pub fn with_kernels(
+        name: String,
+        run: impl Fn(Kernel, usize, &[Argument], &mut Arrays) -> Result<(), String>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let mut device = Self::new();
+        device.info.name = name;
+        Self { run: Some(Arc::new(run)), ..device }
     }
 
     /// Calls so far, of all lanes.
@@ -92,8 +114,8 @@ impl Device for Simulated {
             device: self.clone(),
             name: self.info.to_string(),
             input: vec![0; bytes],
-            lent: None,
-            slots: HashMap::new(),
+            arrays: Arrays::new(),
+            taken: HashMap::new(),
         };
         lane.reserve(Slot::Data, bytes + SPARE)?;
         Ok(Box::new(lane))
@@ -104,14 +126,14 @@ struct SimulatedLane {
     device: Simulated,
     name: String,
     input: Vec<u8>,
-    /// What stands for the data, if it was lent.
-    lent: Option<Vec<u8>>,
-    slots: HashMap<Slot, Vec<u8>>,
+    arrays: Arrays,
+    /// Bytes of the device's memory that each array has taken.
+    taken: HashMap<Slot, usize>,
 }
 
 impl Drop for SimulatedLane {
     fn drop(&mut self) {
-        let bytes: usize = self.slots.values().map(Vec::len).sum();
+        let bytes: usize = self.taken.values().sum();
         self.device.state.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -134,15 +156,22 @@ impl SimulatedLane {
     }
 
     fn slot(&mut self, slot: Slot) -> &mut Vec<u8> {
-        self.slots.get_mut(&slot).unwrap_or_else(|| panic!("{slot:?} is not reserved"))
+        self.arrays.get_mut(&slot).unwrap_or_else(|| panic!("{slot:?} is not reserved"))
     }
 
     fn data(&self) -> &[u8] {
-        self.lent.as_ref().unwrap_or(&self.slots[&Slot::Data])
+        &self.arrays[&Slot::Data]
+    }
+
+    /// Makes `bytes` the data. Whatever lies behind them means nothing.
+    fn set_data(&mut self, bytes: &[u8]) {
+        let mut data = bytes.to_vec();
+        data.resize(bytes.len() + SPARE, 0xa5);
+        self.arrays.insert(Slot::Data, data);
     }
 
     fn u32s(&self, slot: Slot) -> Vec<u32> {
-        self.slots[&slot].as_chunks().0.iter().copied().map(u32::from_le_bytes).collect()
+        self.arrays[&slot].as_chunks().0.iter().copied().map(u32::from_le_bytes).collect()
     }
 }
 
@@ -157,42 +186,41 @@ impl Lane for SimulatedLane {
 
     fn upload(&mut self, len: usize) -> Result<(), GpuError> {
         self.call("upload")?;
-        self.lent = None;
-        let (input, slots) = (&self.input, &mut self.slots);
-        let data = slots.get_mut(&Slot::Data).expect("reserved with the lane");
-        // whatever lies behind the data means nothing
-        data.fill(0xa5);
-        data[..len].copy_from_slice(&input[..len]);
+        assert!(len + SPARE <= self.taken[&Slot::Data], "{len} bytes are more than was reserved");
+        let bytes = self.input[..len].to_vec();
+        self.set_data(&bytes);
         Ok(())
     }
 
     fn lend(&mut self, data: Resident) -> Result<(), GpuError> {
         self.call("lend")?;
-        self.lent = Some(data.on_host().to_vec());
+        self.set_data(data.on_host());
         Ok(())
     }
 
     fn copy_resident(&mut self, data: Resident) -> Result<(), GpuError> {
         self.call("copy")?;
-        self.lent = None;
-        self.slot(Slot::Data)[..data.len()].copy_from_slice(data.on_host());
+        assert!(
+            data.len() + SPARE <= self.taken[&Slot::Data],
+            "{data:?} is more than was reserved"
+        );
+        self.set_data(data.on_host());
         Ok(())
     }
 
     fn reserve(&mut self, slot: Slot, bytes: usize) -> Result<(), GpuError> {
         self.call("reserve")?;
-        let had = self.slots.get(&slot).map_or(0, Vec::len);
-        if bytes <= had {
-            return Ok(());
-        }
-        let used = self.device.state.used.fetch_add(bytes - had, Ordering::Relaxed);
+        let had = self.taken.get(&slot).copied().unwrap_or(0);
+        let more = bytes.saturating_sub(had);
+        let used = self.device.state.used.fetch_add(more, Ordering::Relaxed);
         if let Some(Fault::Memory(most)) = self.device.fault
-            && used + bytes - had > most
+            && used + more > most
         {
-            self.device.state.used.fetch_sub(bytes - had, Ordering::Relaxed);
+            self.device.state.used.fetch_sub(more, Ordering::Relaxed);
             return Err(GpuError::NoMemory { device: self.name.clone(), bytes });
         }
-        self.slots.insert(slot, vec![0xa5; bytes]);
+        self.taken.insert(slot, had + more);
+        self.arrays.insert(slot, vec![0xa5; bytes]);
         Ok(())
     }
 
@@ -215,6 +243,15 @@ impl Lane for SimulatedLane {
         arguments: &[Argument],
     ) -> Result<(), GpuError> {
         self.call(kernel.name())?;
+        if let Some(run) = &self.device.run {
+            let ran = run(kernel, groups, arguments, &mut self.arrays);
+            let failed = |reason| GpuError::Failed {
+                device: self.name.clone(),
+                call: kernel.name(),
+                reason,
+            };
+            return ran.map_err(failed);
+        }
         let numbers: Vec<u64> = arguments
             .iter()
             .filter_map(|argument| match argument {
@@ -256,7 +293,7 @@ impl SimulatedLane {
             Kernel::CandidatesGear | Kernel::CandidatesRabin | Kernel::DirectRabin
         );
         let table: Vec<u64> = match is_wide {
-            true => self.slots[&Slot::Table]
+            true => self.arrays[&Slot::Table]
                 .as_chunks()
                 .0
                 .iter()
@@ -357,7 +394,7 @@ impl SimulatedLane {
 
     /// BLAKE3 with the key that was brought, or without one.
     fn blake3(&self) -> Fingerprinter {
-        let (key, flags) = self.slots[&Slot::Key].split_at(32);
+        let (key, flags) = self.arrays[&Slot::Key].split_at(32);
         match flags == [0; 4] {
             true => Fingerprinter::blake3(),
             false => Fingerprinter::blake3_keyed(key.try_into().expect("32 bytes")),

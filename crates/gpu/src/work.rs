@@ -74,10 +74,7 @@ impl Room {
 impl Work {
     /// # Errors
     /// Names the algorithm, preset or size that no device can do.
-    pub fn new(
-        chunker: &Chunker,
-        fingerprinter: Option<&Fingerprinter>,
-    ) -> Result<Self, GpuError> {
+    pub fn new(chunker: &Chunker, fingerprinter: Option<&Fingerprinter>) -> Result<Self, GpuError> {
         let params = chunker.params();
         let (sizes, algorithm) = (params.sizes, params.algorithm);
         if let Some(preset) = params.preset {

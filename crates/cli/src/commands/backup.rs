@@ -163,7 +163,7 @@ pub(crate) struct Backup {
     /// The number of reading and of storing threads [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// What cuts and fingerprints files of 16 MiB or more: cpu; cuda:N or opencl:N for one device; or auto
+    /// What cuts and fingerprints streams, and files of 16 MiB or more: cpu; cuda:N or opencl:N for one device; or auto
     /// for a GPU that is measured to be faster than these threads. `onefold devices` lists them
     #[cfg(feature = "gpu")]
     #[arg(long, value_name = "DEVICE", default_value_t = Choice::Cpu)]

@@ -95,8 +95,7 @@ impl Devices {
 }
 
 fn this_cpu(chunker: &Chunker, sample: &[u8]) -> Shown {
-    let [blake3, sha3] = FUNCTIONS
-        .map(|function| {
+    let [blake3, sha3] = FUNCTIONS.map(|function| {
         let rate = || cpu_rate(chunker, Some(&function), sample, NonZero::<usize>::MIN, 2);
         (!sample.is_empty()).then(rate)
     });
@@ -128,9 +127,8 @@ fn rates(name: Name, chunker: &Chunker, sample: &[u8]) -> Result<Rates, RunError
     let device = open(name)?;
     let copy = upload_rate(&*device, sample.len(), Memory::Pinned, 2)?;
     let mut rates = Rates { copy: Some(copy), ..Rates::default() };
-    let [blake3, sha3] = FUNCTIONS.map(|function| {
-        device_rate(&*device, chunker, &Settings::new(Some(function)), sample, 2)
-    });
+    let [blake3, sha3] = FUNCTIONS
+        .map(|function| device_rate(&*device, chunker, &Settings::new(Some(function)), sample, 2));
     (rates.cut_and_blake3, rates.cut_and_sha3) = (Some(blake3?), Some(sha3?));
     Ok(rates)
 }

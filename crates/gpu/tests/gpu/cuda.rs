@@ -4,15 +4,12 @@
 //! that library in the way of the real one.
 
 use std::env;
-use std::path::Path;
 use std::process::Command;
 
 use onefold_cdc::{Algorithm, Chunker, Params};
 use onefold_fingerprint::Fingerprinter;
-use onefold_gpu::{
-    Api, Chunk, Name, OnLoss, Resident, Settings, cut_resident, list, open, run,
-};
-use onefold_testkit::{random, skip};
+use onefold_gpu::{Api, Chunk, Name, OnLoss, Resident, Settings, cut_resident, list, open, run};
+use onefold_testkit::{build_fake_cuda, random};
 
 use crate::support::{ALGORITHMS, assert_like_cpu, functions, inputs, params_of};
 
@@ -23,27 +20,10 @@ const CUDA: Name = Name { api: Api::Cuda, number: 0 };
 
 /// Runs the test `name` again with the driver, which does `wrong`; what it prints.
 fn with_driver(name: &str, wrong: &str) -> Option<String> {
-    if Command::new("g++").arg("--version").output().is_err() {
-        skip("g++ is not installed");
+    let folder = tempfile::tempdir().unwrap();
+    if !build_fake_cuda(folder.path()) {
         return None;
     }
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("libcuda.so.1");
-    let output = Command::new("g++")
-        .args(["-std=c++17", "-O1", "-fno-strict-aliasing", "-pthread", "-fPIC", "-shared"])
-        .args(["-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(here.join("kernels"))
-        .arg("-I")
-        .arg(here.join("tests"))
-        .arg(here.join("tests/fake_cuda.cpp"))
-        .arg("-o")
-        .arg(&library)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // the loader of the tests asks for the name without a number first
-    std::os::unix::fs::symlink(&library, folder.path().join("libcuda.so")).unwrap();
     let output = Command::new(env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(TASK, wrong)

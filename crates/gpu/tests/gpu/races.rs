@@ -114,7 +114,7 @@ fn the_thread_sanitizer_finds_seeded_races() {
     for (file, right, wrong) in SEEDED {
         let kernels = seeded(file, right, wrong);
         let Some(device) = build(THREAD, kernels.path()) else { return };
-        let found = work_a_little(&device);
+        let found = work_a_little(&device.device());
         let error = found.expect_err(wrong);
         let is_told =
             error.contains("data race") || error.contains("a copy that nothing waited for");

@@ -75,12 +75,7 @@ pub(super) struct Input<'a, F> {
 }
 
 impl<'a, F: Fn(&mut [u8], u64) -> io::Result<usize>> Input<'a, F> {
-    pub(super) fn new(
-        len: u64,
-        progress: &'a Progress,
-        stop: &'a Stop<'a>,
-        read_next: F,
-    ) -> Self {
+    pub(super) fn new(len: u64, progress: &'a Progress, stop: &'a Stop<'a>, read_next: F) -> Self {
         Self { read_next, len, done: 0, progress, stop }
     }
 }

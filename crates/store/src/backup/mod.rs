@@ -44,9 +44,9 @@ use onefold_cdc::Chunker;
 use onefold_container::{Codec, Compressor};
 use onefold_seal::ObjectId;
 
+use self::accelerator::Turns;
 pub use self::accelerator::{Accelerator, AcceleratorError};
 pub use self::options::{Compression, Marker, Options, Stream};
-use self::accelerator::Turns;
 use self::pack::{Packer, Press, Uploader};
 use self::parent::Parent;
 use self::sink::{Known, Sink};
@@ -281,10 +281,10 @@ impl<'a> Backup<'a> {
                 _ => None,
             },
             parent_time: parent.map(|snapshot| snapshot.time),
-            accelerated: options.accelerator.as_deref().map(|accelerator| Turns {
-                accelerator,
-                turn: Mutex::new(()),
-            }),
+            accelerated: options
+                .accelerator
+                .as_deref()
+                .map(|accelerator| Turns { accelerator, turn: Mutex::new(()) }),
             pool: pool_in,
             batches,
             readers: threads,

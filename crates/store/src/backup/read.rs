@@ -393,14 +393,11 @@ impl Reader<'_> {
             let mut reading = Reading::at(Arc::clone(file), 0, 0, 0);
             let mut input = Input::new(len, shared.progress, shared.stop, read_next);
             let mut stored = Ok(());
-            let ran = turns.accelerator.run(
-                shared.chunker,
-                &mut input,
-                &mut |chunk, fingerprint| {
+            let ran =
+                turns.accelerator.run(shared.chunker, &mut input, &mut |chunk, fingerprint| {
                     stored = self.push_known(&mut reading, chunk, fingerprint);
                     stored.is_ok().then_some(()).ok_or_else(|| io::Error::other("stopped"))
-                },
-            );
+                });
             shared.stop.check()?;
             stored?;
             let content = match ran {

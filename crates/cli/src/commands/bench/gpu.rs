@@ -155,8 +155,16 @@ fn lines(results: &Results) -> Vec<String> {
     }
     lines.extend(table::lines(&rows, &[0, 2, 3, 4]));
     lines.push(String::new());
-    let header =
-        ["Algorithm", "Fingerprint", "Device", "1 thread", "All threads", "Resident cut", "hash"];
+    let header = [
+        "Algorithm",
+        "Fingerprint",
+        "Device",
+        "1 thread",
+        "All threads",
+        "Resident search",
+        "cut",
+        "hash",
+    ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for rate in &results.rates {
         rows.push(vec![
@@ -165,11 +173,12 @@ fn lines(results: &Results) -> Vec<String> {
             gigabytes(rate.device_bytes_per_second),
             gigabytes(rate.cpu_bytes_per_second),
             gigabytes(rate.all_threads_bytes_per_second),
+            gigabytes(rate.resident_search_bytes_per_second),
             gigabytes(rate.resident_cut_bytes_per_second),
             rate.resident_fingerprint_bytes_per_second.map_or("-".into(), gigabytes),
         ]);
     }
-    lines.extend(table::lines(&rows, &[2, 3, 4, 5, 6]));
+    lines.extend(table::lines(&rows, &[2, 3, 4, 5, 6, 7]));
     for target in &results.targets {
         let met = if target.is_met() { "met" } else { "not met" };
         lines.push(format!(
