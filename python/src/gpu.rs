@@ -231,7 +231,7 @@ fn contiguous(shape: &[i64], strides: Option<&[i64]>, size: i64, step: i64) -> P
     let mut count: i64 = 1;
     let mut expected = Vec::new();
     for &len in shape.iter().rev() {
-        expected.push((len, count * step));
+        expected.push((len, count.saturating_mul(step)));
         count = count.checked_mul(len).filter(|_| len >= 0).ok_or_else(|| {
             PyBufferError::new_err(format!("a shape of {shape:?}, expected no negative length"))
         })?;

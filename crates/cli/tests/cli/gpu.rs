@@ -156,7 +156,9 @@ fn a_backup_by_a_device_is_that_of_the_cpu() {
     assert!(last_stdin(&lab) == data);
     let by_cpu = run("nothing", backup).expect(0);
     let summary: Value = serde_json::from_str(by_cpu.stdout.lines().last().unwrap()).unwrap();
-    assert_eq!((number(&summary, "bytes"), number(&summary, "new_bytes")), (1_500_000, 0));
+    assert_eq!(number(&summary, "bytes"), 1_500_000);
+    // the tree has another time
+    assert!(number(&summary, "new_bytes") < 1000, "{summary}");
     run("nothing", "check --repo repo --read-data").expect(0);
 }
 
@@ -193,11 +195,13 @@ fn bench_run_times_a_device_beside_the_kernels() {
     assert!(ran.stdout.contains("opencl:0"), "{ran:#?}");
     let record: Value = serde_json::from_slice(&fs::read(lab.path("out.json")).unwrap()).unwrap();
     let results = &record["results"][0];
-    let timed = |entry: usize| {
-        let timings = results["entries"][entry]["timings"].as_array().unwrap();
+    let timed = |algorithm: &str| {
+        let entries = results["entries"].as_array().unwrap();
+        let entry = entries.iter().find(|entry| entry["algorithm"] == algorithm).unwrap();
+        let timings = entry["timings"].as_array().unwrap();
         timings.iter().filter(|timing| timing["kernel"] == "opencl:0").count()
     };
-    assert_eq!((timed(0), timed(1)), (2, 0));
+    assert_eq!((timed("mincdc"), timed("ram")), (2, 0));
     let missing = results["missing"].to_string();
     assert!(missing.contains("no device cuts by ram"), "{missing}");
 }
