@@ -10,7 +10,8 @@ import pytest
 
 GPU = Path(__file__).resolve().parents[2] / "crates/gpu"
 
-# The driver is found when a process starts, so each test is one.
+# The driver is found when a process starts, so each test is one. It must not import the sources beside the
+# tests, which `-P` sees to.
 PROLOGUE = """
 import ctypes
 import numpy as np
@@ -59,7 +60,7 @@ def drivers(tmp_path_factory):
 def run(drivers):
     def run(script, wrong="nothing"):
         env = {**os.environ, "LD_LIBRARY_PATH": str(drivers), "FAKE_CUDA": wrong}
-        subprocess.run([sys.executable, "-c", PROLOGUE + script], check=True, env=env)
+        subprocess.run([sys.executable, "-P", "-c", PROLOGUE + script], check=True, env=env)
 
     return run
 
