@@ -59,6 +59,12 @@ __all__ = [
     "kernels",
 ]
 
+# A build without the feature `gpu` has no devices.
+if hasattr(_onefold, "Device"):
+    from onefold._onefold import Device
+
+    __all__ += ["Device"]
+
 # A build without the feature `repository` has chunkers and fingerprints only.
 if hasattr(_onefold, "RepositoryCore"):
     from onefold._onefold import Entry, RepositoryError, RepositoryWarning, Snapshot

@@ -35,6 +35,30 @@ class Fingerprints:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
+class Device:
+    """A GPU, called "cuda:N".
+
+    Its methods take arrays in its memory: objects with `__cuda_array_interface__` or `__dlpack__`, whose
+    elements are contiguous in C order. They wait for all work on the device, and copy nothing to the host
+    but cut-points and fingerprints, which are those of the CPU.
+
+    Raises ValueError for another name, and RuntimeError for a device that cannot be used, or fails."""
+
+    def __init__(self, name: str = "cuda:0") -> None: ...
+    def cut(self, array: object, chunker: Chunker) -> CutPoints:
+        """The cut-points of `array`, a whole input; the last is its length in bytes."""
+    def cut_and_fingerprint(
+        self,
+        array: object,
+        chunker: Chunker,
+        *,
+        algorithm: str = "blake3",
+        key: Buffer | None = None,
+    ) -> tuple[CutPoints, Fingerprints]:
+        """The cut-points of `array`, and the fingerprint of each chunk. `algorithm` is blake3,
+        blake3-keyed (which takes a `key` of 32 bytes), sha256 or sha3-256."""
+
+@final
 class Chunk:
     """A chunk of a stream."""
 

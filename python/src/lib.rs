@@ -5,6 +5,8 @@ mod bytes;
 mod chunker;
 mod errors;
 mod fingerprints;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod numbers;
 mod rapid;
 #[cfg(feature = "repository")]
@@ -20,6 +22,9 @@ mod _onefold {
     use crate::chunker::{Chunker, algorithms, kernels};
     #[pymodule_export]
     use crate::fingerprints::{fingerprint, fingerprint_chunks, fingerprint_many};
+    #[cfg(feature = "gpu")]
+    #[pymodule_export]
+    use crate::gpu::Device;
     #[pymodule_export]
     use crate::numbers::{CutPoints, Fingerprints};
     #[pymodule_export]

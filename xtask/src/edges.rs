@@ -46,7 +46,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "jvm", uses: Only(&["cdc"]) },
     Layer {
         name: "python",
-        uses: Only(&["cdc", "fingerprint", "seal", "backend", "index", "store"]),
+        uses: Only(&["cdc", "fingerprint", "gpu", "seal", "backend", "index", "store"]),
     },
     Layer { name: "terminal", uses: Only(&["bench"]) },
     Layer { name: "bench", uses: AnyLibrary },

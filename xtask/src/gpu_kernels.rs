@@ -1,7 +1,7 @@
 //! The kernels of crates/gpu as PTX, built ahead: compiled by NVIDIA's compiler from pinned wheels, checked
 //! in, and compared here with what the compiler makes of the sources now.
 //!
-//! What is compared is the code for two generations of devices, since the text has names that mean
+//! What is compared is the code for three generations of devices, since the text has names that mean
 //! nothing. Its registers and instructions are guarded by a table: the speed of a kernel follows from
 //! both, and no device is needed to count them.
 
@@ -33,7 +33,7 @@ const WHEELS: &[&str] = &[
 const VERSION: &str = "7.0";
 
 /// Devices of these are compiled for.
-const GENERATIONS: [&str; 2] = ["sm_80", "sm_90"];
+const GENERATIONS: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
 
 /// What the kernels take, as it is kept in the repository: `generation/kernel`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,13 +86,20 @@ pub(crate) fn check(cargo: Cargo) -> Result<Report> {
     Ok(Report::Findings(findings))
 }
 
-/// Shows what the kernels take, and writes PTX and table anew if `write` says so.
-pub(crate) fn run(cargo: Cargo, write: bool) -> Result<()> {
+/// Shows what the kernels take, writes PTX and table anew if `write` says so, and the code for each generation
+/// to `cubins` if that is given.
+pub(crate) fn run(cargo: Cargo, write: bool, cubins: Option<&Path>) -> Result<()> {
     let compiler = Compiler::install(cargo)?;
     let ptx = compiler.ptx()?;
     let mut table = Table { compiler: WHEELS[0].to_owned(), kernels: BTreeMap::new() };
     for generation in GENERATIONS {
         table.kernels.extend(compiler.code(&ptx, generation)?.kernels);
+        if let Some(folder) = cubins {
+            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            let place = folder.join(generation).with_extension("cubin");
+            fs::copy(compiler.binary(), &place).with_context(|| place.display().to_string())?;
+            println!("gpu-kernels: wrote {}", place.display());
+        }
     }
     for (name, Kernel { registers, shared, instructions }) in &table.kernels {
         println!(
@@ -179,9 +186,14 @@ impl Compiler {
         Ok(format!("// sources: {}\n{}", digest(&sources)?, stripped(&text)))
     }
 
+    /// Where the code of the last generation that was compiled is.
+    fn binary(&self) -> PathBuf {
+        self.scratch.join("kernels.cubin")
+    }
+
     /// What `ptx` becomes for a `generation`.
     fn code(&self, ptx: &str, generation: &str) -> Result<Code> {
-        let (text, binary) = (self.scratch.join("kernels.ptx"), self.scratch.join("kernels.cubin"));
+        let (text, binary) = (self.scratch.join("kernels.ptx"), self.binary());
         fs::write(&text, ptx)?;
         let mut assembler = self.program("ptxas");
         assembler.arg(format!("-arch={generation}")).args(["-v", "-o"]).arg(&binary).arg(&text);

@@ -120,6 +120,9 @@ enum Command {
         /// Write the PTX and the table anew
         #[arg(long)]
         write: bool,
+        /// Also write what each generation of devices runs, as files sm_80.cubin and so on, to this folder
+        #[arg(long)]
+        cubins: Option<PathBuf>,
     },
     /// Count the instructions that each chunker takes a byte, and show what differs from the table
     Instructions {
@@ -210,7 +213,8 @@ enum CampaignCommand {
     },
     /// Make the packages, twice, try the oldest Rust, and install the packages in a clean root
     Dist,
-    /// Compare and measure a GPU, in at most ten minutes: build the program, and run `bench gpu` with it
+    /// Compare and measure a GPU: build the program, run `bench gpu` with it, and back up an image with and
+    /// without the device
     Gpu {
         /// The device, as `onefold devices` names it
         #[arg(long, default_value = "cuda:0")]
@@ -221,10 +225,16 @@ enum CampaignCommand {
         /// Bytes of mixed data on which every chunk is compared first
         #[arg(long, default_value = "64GiB")]
         equality: String,
+        /// MiB of the image that is backed up with and without the device; 0 for no backup
+        #[arg(long, default_value_t = 4096)]
+        image: u64,
         /// A program that was built elsewhere, for a machine without a compiler
         #[arg(long)]
         program: Option<PathBuf>,
-        /// The record to write, e.g. docs/records/NAME.json
+        /// Run every kernel under this compute-sanitizer too
+        #[arg(long)]
+        sanitizer: Option<PathBuf>,
+        /// The record to write, e.g. docs/records/NAME.json; that of the backups is NAME-backup.json
         #[arg(long)]
         out: PathBuf,
     },
@@ -288,8 +298,17 @@ pub fn run() -> ExitCode {
             campaign::room(seconds, out.as_deref())
         }
         Command::Campaign(CampaignCommand::Dist) => dist::campaign(Cargo::default()),
-        Command::Campaign(CampaignCommand::Gpu { device, bytes, equality, program, out }) => {
-            campaign::gpu(&device, [&bytes, &equality], program, &out)
+        Command::Campaign(CampaignCommand::Gpu {
+            device,
+            bytes,
+            equality,
+            image,
+            program,
+            sanitizer,
+            out,
+        }) => {
+            let plan = campaign::OnGpu { device, bytes, equality, image, program, sanitizer };
+            campaign::gpu(plan, &out)
         }
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),
@@ -299,7 +318,9 @@ pub fn run() -> ExitCode {
         Command::Compat { old: Some(revision) } => compat::with_old(Cargo::default(), &revision),
         Command::Compat { old: None } => compat::make(Cargo::default()),
         Command::ClusterDemo { once } => cluster_demo::run(Cargo::default(), once),
-        Command::GpuKernels { write } => gpu_kernels::run(Cargo::default(), write),
+        Command::GpuKernels { write, cubins } => {
+            gpu_kernels::run(Cargo::default(), write, cubins.as_deref())
+        }
         Command::Instructions { write } => instructions::run(Cargo::default(), write),
     };
     match outcome {

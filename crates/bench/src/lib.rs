@@ -15,6 +15,7 @@ pub mod gpu;
 mod limit;
 mod memory;
 mod metrics;
+mod offload;
 mod pin;
 pub mod recommend;
 mod record;
@@ -31,6 +32,7 @@ pub use dataset::{Dataset, files_below};
 pub use distribution::{Bin, Distribution, Quantiles};
 pub use limit::{read_all, read_kernel};
 pub use metrics::{Findings, Metrics, Tally, Zeros};
+pub use offload::Offload;
 pub use pin::{Pin, last_cpus};
 pub use record::{Commit, DatasetRecord, Header, Machine, Record, command_line};
 pub use rounds::{

@@ -4,8 +4,9 @@
 use std::fs;
 use std::num::NonZero;
 use std::path::Path;
+use std::rc::Rc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use onefold_cdc::research::TwoStage;
 use onefold_cdc::{Chunker, Kernel, Scheme, cut_points_parallel};
 use onefold_fingerprint::Fingerprinter;
@@ -16,6 +17,7 @@ use crate::equal_mean::{Borders, chunker_that_reaches};
 use crate::limit::{read_all, read_kernel};
 use crate::memory;
 use crate::metrics::Findings;
+use crate::offload::Offload;
 use crate::pin::Pin;
 use crate::record::Machine;
 use crate::rounds::{Contender, Outcome, Sample, Summary, measure_while, noise};
@@ -51,6 +53,8 @@ pub struct Plan {
     pub fingerprints: bool,
     /// With more than one, cutting by so many threads is timed too, and cutting in two stages.
     pub threads: NonZero<usize>,
+    /// Another device whose speed is measured too.
+    pub device: Option<Rc<dyn Offload>>,
 }
 
 /// What came of it.
@@ -129,7 +133,7 @@ pub struct Timing {
     pub work: Work,
     /// What computes the cut-points; of [`Work::Read`] the vectors.
     pub kernel: String,
-    /// How many threads share it.
+    /// How many threads of the CPU share it; none if another device does it.
     pub threads: usize,
     /// The sample's bytes.
     pub bytes: u64,
@@ -140,7 +144,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Seconds a run: on the CPU for one thread, on the wall for several; `None` if no time was
+    /// Seconds a run: on the CPU for one thread, on the wall for several or none; `None` if no time was
     /// taken.
     pub fn seconds(&self) -> Option<Summary> {
         let seconds = self.samples.iter().map(|sample| match self.threads {
@@ -234,6 +238,7 @@ pub fn run(source: &mut Source, plan: &Plan, watch: &dyn Watch) -> Result<Result
         noise: Vec::new(),
         missing: missing(plan, &sample),
     };
+    results.missing.extend(refusals(plan, &chunkers));
     let wanted = plan.means.iter().flat_map(|&mean| plan.schemes.iter().map(move |_| mean));
     for ((chunker, findings), wanted_mean) in chunkers.iter().zip(survey.findings).zip(wanted) {
         results.entries.push(Entry {
@@ -290,6 +295,17 @@ fn missing(plan: &Plan, sample: &Dataset) -> Vec<String> {
     }
     missing.extend(missing_kernels(plan));
     missing
+}
+
+/// The chunkers that the plan's device cannot cut by.
+fn refusals(plan: &Plan, chunkers: &[Chunker]) -> Vec<String> {
+    let Some(device) = &plan.device else { return Vec::new() };
+    let mut refusals: Vec<String> = chunkers
+        .iter()
+        .filter_map(|chunker| Some(format!("{}: {}", device.name(), device.refusal(chunker)?)))
+        .collect();
+    refusals.dedup();
+    refusals
 }
 
 /// The kernels of the plan that are written but do not run here, and the algorithms that are left
@@ -358,6 +374,9 @@ fn take_times(
             watch.advance(1);
             Ok(!watch.is_cancelled())
         })?;
+        if let Some(lost) = plan.device.as_ref().and_then(|device| device.lost()) {
+            bail!("{lost}; what was timed since is not its speed");
+        }
         let timed = outcomes.iter().zip(&places);
         let timed = timed.filter(|(outcome, _)| !outcome.samples.is_empty());
         let (quiet, _): (Vec<_>, Vec<_>) = timed.clone().partition(|(_, place)| place.threads == 1);
@@ -439,6 +458,20 @@ impl<'a> Field<'a> {
         if plan.fingerprints {
             self.enter_fingerprints(entered, chunker, inputs);
         }
+        if let Some(device) = &plan.device
+            && device.refusal(chunker).is_none()
+        {
+            let mut works = vec![(Work::Cut, false)];
+            works.extend(plan.fingerprints.then_some((Work::CutAndFingerprint, true)));
+            for (work, fingerprinted) in works {
+                let device_of = Rc::clone(device);
+                self.enter(entered, work, &device.name(), 0, move |found| {
+                    for input in inputs {
+                        device_of.cut(chunker, input, fingerprinted, found);
+                    }
+                });
+            }
+        }
         let threads = plan.threads;
         if threads.get() > 1 {
             self.enter(entered, Work::Cut, kernel, threads.get(), move |found| {
@@ -507,7 +540,7 @@ impl Place {
         let Self { kernel, threads, .. } = self;
         let name = format!("{scheme}, {kernel}");
         match self.work {
-            Work::Read | Work::Cut if *threads == 1 => name,
+            Work::Read | Work::Cut if *threads <= 1 => name,
             Work::Read | Work::Cut => format!("{name}, {threads} threads"),
             Work::CutInTwoStages => format!("{name}, in two stages"),
             Work::Fingerprint => format!("{name}, fingerprints alone"),

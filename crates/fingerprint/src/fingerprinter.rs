@@ -63,6 +63,14 @@ impl Fingerprinter {
         }
     }
 
+    /// The key, if the algorithm has one: for code that computes the same elsewhere.
+    pub fn key(&self) -> Option<&[u8; 32]> {
+        match &self.0 {
+            Function::Blake3Keyed(key) => Some(key),
+            _ => None,
+        }
+    }
+
     /// The fingerprint of one chunk.
     pub fn fingerprint(&self, chunk: &[u8]) -> Fingerprint {
         Fingerprint::from_bytes(match &self.0 {

@@ -22,6 +22,7 @@
 #include "direct.h"
 
 #include "minima.h"
+#include "select.h"
 
 #include "blake3.h"
 #include "sha2.h"

@@ -13,7 +13,7 @@ use cudarc::driver::result::{self, DriverError, stream::StreamKind};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 
 use crate::kernel::GROUP;
-use crate::{Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, SPARE, Slot};
+use crate::{Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, Resident, SPARE, Slot};
 
 /// The kernels, for devices of compute capability 8.0 and later.
 const PTX: &str = include_str!("../kernels/kernels.ptx");
@@ -85,6 +85,12 @@ impl Device for Cuda {
 
     fn lane(&self, bytes: usize, memory: Memory) -> Result<Box<dyn Lane>, GpuError> {
         Ok(Box::new(CudaLane::new(Arc::clone(&self.context), bytes, memory)?))
+    }
+
+    fn settle(&self) -> Result<(), GpuError> {
+        self.context.enter()?;
+        result::ctx::synchronize()
+            .map_err(|error| refused(error, "cuCtxSynchronize", &self.context.name, 0))
     }
 }
 
@@ -184,6 +190,8 @@ struct CudaLane {
     stream: sys::CUstream,
     slots: HashMap<Slot, Buffer>,
     input: Input,
+    /// What stands for the data, if it was lent.
+    lent: Option<Resident>,
     /// A copy from the input may be in flight.
     is_copying: bool,
 }
@@ -228,7 +236,7 @@ impl CudaLane {
             .map_err(|error| refused(error, "cuStreamCreate", &context.name, 0))?;
         let input = Input::Pageable(Vec::new());
         let slots = HashMap::new();
-        let mut lane = Self { context, stream, slots, input, is_copying: false };
+        let mut lane = Self { context, stream, slots, input, lent: None, is_copying: false };
         lane.input = match memory {
             Memory::Pageable => Input::Pageable(vec![0; bytes]),
             Memory::Pinned => {
@@ -282,11 +290,26 @@ impl Lane for CudaLane {
         self.context.enter()?;
         let to = self.address(Slot::Data, len);
         self.is_copying = true;
+        self.lent = None;
         let stream = self.stream;
         let from = &self.host()[..len];
         // SAFETY: there is room, and `input` waits before it lends the bytes again.
         unsafe { result::memcpy_htod_async(to, from, stream) }
             .map_err(self.refused("cuMemcpyHtoDAsync", len))
+    }
+
+    fn lend(&mut self, data: Resident) -> Result<(), GpuError> {
+        self.lent = Some(data);
+        Ok(())
+    }
+
+    fn copy_resident(&mut self, data: Resident) -> Result<(), GpuError> {
+        self.context.enter()?;
+        self.lent = None;
+        let to = self.address(Slot::Data, data.len());
+        // SAFETY: there is room, and the device can read the bytes, as whoever made `data` says.
+        unsafe { result::memcpy_dtod_async(to, data.address(), data.len(), self.stream) }
+            .map_err(self.refused("cuMemcpyDtoDAsync", data.len()))
     }
 
     fn reserve(&mut self, slot: Slot, bytes: usize) -> Result<(), GpuError> {
@@ -341,6 +364,9 @@ impl Lane for CudaLane {
         let mut values: Vec<u64> = arguments
             .iter()
             .map(|argument| match argument {
+                Argument::Slot(Slot::Data) if self.lent.is_some() => {
+                    self.lent.map_or(0, Resident::address)
+                }
                 Argument::Slot(slot) => self.address(*slot, 0),
                 Argument::U32(number) => u64::from(*number),
                 Argument::U64(number) => *number,

@@ -70,6 +70,11 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// [`GpuError::NoMemory`] if host or device have too little.
     fn lane(&self, bytes: usize, memory: Memory) -> Result<Box<dyn Lane>, GpuError>;
+
+    /// Waits for all work on the device that others of this process queued.
+    fn settle(&self) -> Result<(), GpuError> {
+        Ok(())
+    }
 }
 
 /// An array in the memory of a device.
@@ -113,6 +118,69 @@ impl Slot {
     ];
 }
 
+/// Bytes in the memory of a device that belong to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resident {
+    address: u64,
+    len: usize,
+}
+
+impl Resident {
+    /// Kernels read whole pieces of so many bytes.
+    const PIECE: usize = 16;
+
+    /// The `len` bytes from `address` on.
+    ///
+    /// # Safety
+    /// As long as the value or a part of it is used, the device that it is passed to must be able to read
+    /// the bytes, and all bytes of the pieces of 16 in which they begin and end. Nothing may write them:
+    /// all work that does must have ended.
+    pub const unsafe fn new(address: u64, len: usize) -> Self {
+        Self { address, len }
+    }
+
+    /// How many bytes.
+    pub const fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Where the device finds them.
+    pub const fn address(self) -> u64 {
+        self.address
+    }
+
+    /// The same with all bytes of the first piece, and how many are in front.
+    pub(crate) const fn whole_pieces(self) -> (usize, Self) {
+        let lead = self.address as usize % Self::PIECE;
+        (lead, Self { address: self.address - lead as u64, len: self.len + lead })
+    }
+
+    /// The last position up to `at` where a piece begins.
+    pub(crate) const fn piece_before(at: usize) -> usize {
+        at - at % Self::PIECE
+    }
+
+    /// The `len` bytes from byte `from` on, which are all among these.
+    pub(crate) fn part(self, from: usize, len: usize) -> Self {
+        assert!(from + len <= self.len, "{len} bytes from {from} of {}", self.len);
+        Self { address: self.address + from as u64, len }
+    }
+
+    /// The bytes, for a device that is the host.
+    pub fn on_host(&self) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: whoever made this says that the device, which is the host, can read as many.
+        unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) }
+    }
+}
+
 /// What a kernel is called with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
@@ -137,6 +205,24 @@ pub trait Lane: Send {
 
     /// Starts to copy the first `len` bytes of the input to [`Slot::Data`].
     fn upload(&mut self, len: usize) -> Result<(), GpuError>;
+
+    /// Makes `data`, after which [`SPARE`](crate::SPARE) bytes can be read, [`Slot::Data`] until the next
+    /// [`upload`](Self::upload) or [`copy_resident`](Self::copy_resident).
+    ///
+    /// # Errors
+    /// [`GpuError::NotResident`] if the device takes no addresses.
+    fn lend(&mut self, data: Resident) -> Result<(), GpuError> {
+        let Resident { len, .. } = data;
+        Err(GpuError::NotResident { device: self.device().to_owned(), len })
+    }
+
+    /// Copies `data`, for which the lane has room, to the start of [`Slot::Data`].
+    ///
+    /// # Errors
+    /// [`GpuError::NotResident`] if the device takes no addresses.
+    fn copy_resident(&mut self, data: Resident) -> Result<(), GpuError> {
+        self.lend(data)
+    }
 
     /// Makes `slot` an array of at least `bytes`; what was in it may be lost.
     fn reserve(&mut self, slot: Slot, bytes: usize) -> Result<(), GpuError>;

@@ -131,10 +131,20 @@ pub enum GpuError {
     #[error("a device cannot cut without a maximum chunk size")]
     Unbounded,
     /// No kernel hashes by the algorithm.
-    #[error("no device computes {algorithm}; expected one of blake3, sha256, sha3-256")]
+    #[error(
+        "no device computes {algorithm}; expected one of blake3, blake3-keyed, sha256, sha3-256"
+    )]
     NotHashed {
         /// The algorithm.
         algorithm: FingerprintAlgorithm,
+    },
+    /// The device has no addresses that others know.
+    #[error("{device} cannot take {len} bytes by their address, expected a device of cuda")]
+    NotResident {
+        /// The device.
+        device: String,
+        /// How many bytes.
+        len: usize,
     },
     /// A segment is too short for the largest chunk, or too long for the kernels.
     #[error("segments of {segment} bytes, expected {least} to {most}")]

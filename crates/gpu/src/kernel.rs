@@ -34,6 +34,8 @@ pub enum Kernel {
     DirectRabin,
     /// The least hash of each strip.
     Minima,
+    /// The cut-points that least hashes give.
+    SelectLeast,
     /// BLAKE3 of each leaf.
     Blake3Leaves,
     /// BLAKE3 of chunks from their leaves.
@@ -55,6 +57,7 @@ impl Kernel {
         Self::CandidatesBuzhash,
         Self::DirectRabin,
         Self::Minima,
+        Self::SelectLeast,
         Self::Blake3Leaves,
         Self::Blake3Join,
         Self::Sha256,
@@ -72,6 +75,7 @@ impl Kernel {
             Self::CandidatesBuzhash => "candidates_buzhash",
             Self::DirectRabin => "direct_rabin",
             Self::Minima => "minima",
+            Self::SelectLeast => "select_least",
             Self::Blake3Leaves => "blake3_leaves",
             Self::Blake3Join => "blake3_join",
             Self::Sha256 => "sha256",
@@ -81,11 +85,12 @@ impl Kernel {
 }
 
 /// The files of the kernels that `kernels.h` includes.
-const INCLUDED: [(&str, &str); 7] = [
+const INCLUDED: [(&str, &str); 8] = [
     ("tile.h", include_str!("../kernels/tile.h")),
     ("candidates.h", include_str!("../kernels/candidates.h")),
     ("direct.h", include_str!("../kernels/direct.h")),
     ("minima.h", include_str!("../kernels/minima.h")),
+    ("select.h", include_str!("../kernels/select.h")),
     ("blake3.h", include_str!("../kernels/blake3.h")),
     ("sha2.h", include_str!("../kernels/sha2.h")),
     ("sha3.h", include_str!("../kernels/sha3.h")),

@@ -6,11 +6,11 @@
 //!
 //! ```
 //! use onefold_cdc::{Algorithm, Chunker, Params};
-//! use onefold_fingerprint::FingerprintAlgorithm;
+//! use onefold_fingerprint::Fingerprinter;
 //! use onefold_gpu::{Settings, Simulated, run};
 //!
 //! let chunker = Chunker::new(&Params::for_mean(Algorithm::MinCdc, 8192)?)?;
-//! let settings = Settings::new(Some(FingerprintAlgorithm::Blake3));
+//! let settings = Settings::new(Some(Fingerprinter::blake3()));
 //! let data = vec![7; 100_000];
 //! let mut ends = Vec::new();
 //! run(&Simulated::new(), &chunker, &settings, &data[..], |piece| {
@@ -25,24 +25,29 @@ mod choice;
 mod cuda;
 mod device;
 mod error;
+mod kept;
 mod kernel;
 mod opencl;
 mod pipeline;
 mod rates;
+mod resident;
 mod select;
 mod simulated;
 mod trace;
 mod work;
 
 pub use choice::{Choice, Listed, Name, list, open};
-pub use device::{Api, Argument, Device, Info, Lane, Memory, Slot};
+pub use device::{Api, Argument, Device, Info, Lane, Memory, Resident, Slot};
 pub use error::GpuError;
+pub use kept::KeptLanes;
 pub use kernel::{Kernel, SPARE, STRIP, TILE, opencl_source};
 pub use opencl::OpenCl;
 pub use pipeline::{Chunk, OnLoss, Piece, RunError, Settings, Summary, run};
 pub use rates::{
-    Decision, cpu_rate, decide, device_rate, lane_time, resident_rates, sample, upload_rate,
+    Decision, ResidentRates, cpu_rate, decide, device_rate, lane_time, resident_rates, sample,
+    upload_rate,
 };
-pub use simulated::{Fault, Simulated};
+pub use resident::cut_resident;
+pub use simulated::{Arrays, Fault, Simulated};
 pub use trace::{Span, Stage, Trace};
 pub use work::{Range, Work};

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_cdc::Chunker;
-use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
+use onefold_fingerprint::{Fingerprint, Fingerprinter};
 
 use crate::select::Selector;
 use crate::trace::Clock;
@@ -43,8 +43,8 @@ pub struct Settings {
     pub lanes: usize,
     /// Memory that segments are read into.
     pub memory: Memory,
-    /// The fingerprint of chunks, if any.
-    pub fingerprint: Option<FingerprintAlgorithm>,
+    /// What fingerprints chunks, if anything.
+    pub fingerprinter: Option<Fingerprinter>,
     /// What to do when the device fails.
     pub on_loss: OnLoss,
     /// Search without tiles of shared memory where that is possible, for comparison.
@@ -55,12 +55,12 @@ pub struct Settings {
 
 impl Settings {
     /// Four lanes of pinned memory; a device that fails is an error.
-    pub const fn new(fingerprint: Option<FingerprintAlgorithm>) -> Self {
+    pub const fn new(fingerprinter: Option<Fingerprinter>) -> Self {
         Self {
             segment: None,
             lanes: 4,
             memory: Memory::Pinned,
-            fingerprint,
+            fingerprinter,
             on_loss: OnLoss::Fail,
             without_tiles: false,
             trace_copies: false,
@@ -69,7 +69,7 @@ impl Settings {
 
     /// What a device is to find.
     pub(crate) fn work(&self, chunker: &Chunker) -> Result<Work, GpuError> {
-        let work = Work::new(chunker, self.fingerprint)?;
+        let work = Work::new(chunker, self.fingerprinter.as_ref())?;
         Ok(if self.without_tiles { work.without_tiles() } else { work })
     }
 
@@ -219,7 +219,6 @@ struct Line<'a> {
     chunker: &'a Chunker,
     settings: &'a Settings,
     work: Work,
-    fingerprinter: Option<Fingerprinter>,
     turn: Mutex<Turn>,
     turned: Condvar,
     lost: Mutex<Option<GpuError>>,
@@ -228,13 +227,11 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn new(chunker: &'a Chunker, settings: &'a Settings, work: Work) -> Self {
-        let fingerprinter = settings.fingerprint.map(fingerprinter);
-        let turn = Turn { next: 0, selector: work.selector(), stopped: false };
+        let turn = Turn { next: 0, selector: work.selector(0), stopped: false };
         Self {
             chunker,
             settings,
             work,
-            fingerprinter,
             turn: Mutex::new(turn),
             turned: Condvar::new(),
             lost: Mutex::new(None),
@@ -436,7 +433,10 @@ impl<'a> Line<'a> {
         self.clock.time(number, Stage::Select, || {
             let bytes = &seat.input()[..len];
             match marks {
-                Some(marks) => turn.selector.advance(marks, bytes, base, is_end, &mut cuts),
+                Some(marks) => {
+                    let place = base..base + len as u64;
+                    turn.selector.advance(marks, bytes, place, is_end, &mut cuts);
+                }
                 None => {
                     turn.selector.advance_on_cpu(self.chunker, bytes, base, is_end, &mut cuts);
                 }
@@ -453,7 +453,7 @@ impl<'a> Line<'a> {
         segment: &mut Segment,
         chunks: &[Chunk],
     ) -> Result<Vec<Fingerprint>, GpuError> {
-        let Some(fingerprinter) = &self.fingerprinter else { return Ok(Vec::new()) };
+        let Some(fingerprinter) = &self.settings.fingerprinter else { return Ok(Vec::new()) };
         let Segment { seat, base, .. } = segment;
         let of = |chunk: &Chunk| Bytes {
             start: (chunk.start - *base) as usize,
@@ -546,15 +546,6 @@ impl Totals {
             Some(_) => self.on_device += 1,
             None => self.on_cpu += 1,
         }
-    }
-}
-
-/// The CPU's function for one of those that devices have.
-pub(crate) fn fingerprinter(algorithm: FingerprintAlgorithm) -> Fingerprinter {
-    match algorithm {
-        FingerprintAlgorithm::Sha256 => Fingerprinter::sha256(),
-        FingerprintAlgorithm::Sha3 => Fingerprinter::sha3(),
-        _ => Fingerprinter::blake3(),
     }
 }
 

@@ -1,12 +1,13 @@
 //! How fast devices and this machine's cores are, and which to take: measured, after the results were found
 //! to agree.
 
+use std::num::NonZero;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use onefold_cdc::Chunker;
-use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
+use onefold_cdc::{Chunker, cut_points_parallel};
+use onefold_fingerprint::{Fingerprint, Fingerprinter};
 
-use crate::pipeline::fingerprinter;
 use crate::work::Room;
 use crate::{Choice, Listed, Name};
 use crate::{Device, GpuError, Memory, RunError, Settings, Slot, Work, list, open, run};
@@ -29,7 +30,7 @@ pub fn device_rate(
         Ok(())
     })?
     .elapsed;
-    if found != on_cpu(chunker, settings.fingerprint, data) {
+    if found != on_cpu(chunker, settings.fingerprinter.as_ref(), data) {
         let what = format!("other chunks of {} bytes than the CPU's", data.len());
         return Err(GpuError::Wrong { device: device.info().to_string(), what }.into());
     }
@@ -39,20 +40,46 @@ pub fn device_rate(
     Ok(rate(data.len(), best))
 }
 
-/// Bytes a second of one thread of the CPU, for the same work. The best of `rounds`.
+/// Bytes a second of `threads` threads of the CPU, for the same work: cut, then fingerprinted. The best of
+/// `rounds`.
 pub fn cpu_rate(
     chunker: &Chunker,
-    fingerprint: Option<FingerprintAlgorithm>,
+    fingerprinter: Option<&Fingerprinter>,
     data: &[u8],
+    threads: NonZero<usize>,
     rounds: u32,
 ) -> f64 {
     let mut best = Duration::MAX;
     for _ in 0..rounds.max(1) {
         let start = Instant::now();
-        std::hint::black_box(on_cpu(chunker, fingerprint, data));
+        match threads.get() {
+            1 => drop(std::hint::black_box(on_cpu(chunker, fingerprinter, data))),
+            _ => on_threads(chunker, fingerprinter, data, threads),
+        }
         best = best.min(start.elapsed());
     }
     rate(data.len(), best)
+}
+
+fn on_threads(
+    chunker: &Chunker,
+    fingerprinter: Option<&Fingerprinter>,
+    data: &[u8],
+    threads: NonZero<usize>,
+) {
+    let cuts = cut_points_parallel(chunker, data, threads);
+    let Some(fingerprinter) = fingerprinter else { return };
+    let ranges = Work::ranges(&cuts);
+    let chunks: Vec<&[u8]> = ranges.iter().map(|range| &data[range.start..][..range.len]).collect();
+    thread::scope(|scope| {
+        for share in chunks.chunks(chunks.len().div_ceil(threads.get()).max(1)) {
+            scope.spawn(move || {
+                let mut found = Vec::with_capacity(share.len());
+                fingerprinter.fingerprint_many(share, &mut found);
+                std::hint::black_box(found);
+            });
+        }
+    });
 }
 
 /// Bytes a second from `memory` of the host to the device, `bytes` at a time. The best of `rounds`.
@@ -75,32 +102,46 @@ pub fn upload_rate(
     Ok(rate(bytes, best))
 }
 
-/// Bytes a second of data that are in the device's memory already: until the candidates or minima are on
-/// the host, and until the fingerprints of the chunks are, if wanted. The best of `rounds`.
+/// Bytes a second of data that are in the device's memory already.
+#[derive(Clone, Copy, Debug)]
+pub struct ResidentRates {
+    /// Until the candidates or minima are on the host.
+    pub search: f64,
+    /// Until the cut-points are, with minimum and maximum.
+    pub cut: f64,
+    /// From cut-points until the fingerprints are, if wanted.
+    pub fingerprint: Option<f64>,
+}
+
+/// The rates of data that are in the device's memory. The best of `rounds`.
 pub fn resident_rates(
     device: &dyn Device,
     chunker: &Chunker,
     settings: &Settings,
     data: &[u8],
     rounds: u32,
-) -> Result<(f64, Option<f64>), GpuError> {
+) -> Result<ResidentRates, GpuError> {
     let work = settings.work(chunker)?;
     let mut lane = device.lane(data.len(), Memory::Pinned)?;
     lane.input()[..data.len()].copy_from_slice(data);
     let (cuts, _) = work.whole(&mut *lane, data.len())?;
     let ranges = Work::ranges(&cuts);
-    let (mut search, mut hash) = (Duration::MAX, Duration::MAX);
+    let [mut search, mut cut, mut hash] = [Duration::MAX; 3];
     let mut room = Room::of(data.len());
     for _ in 0..rounds.max(1) {
         let start = Instant::now();
         work.marks(&mut *lane, 0, data.len(), &mut room)?;
         search = search.min(start.elapsed());
         let start = Instant::now();
+        work.cuts_on_device(&mut *lane, 0, data.len(), true, &mut room)?;
+        cut = cut.min(start.elapsed());
+        let start = Instant::now();
         work.fingerprints(&mut *lane, &ranges)?;
         hash = hash.min(start.elapsed());
     }
-    let hashed = settings.fingerprint.map(|_| rate(data.len(), hash));
-    Ok((rate(data.len(), search), hashed))
+    let fingerprint = settings.fingerprinter.as_ref().map(|_| rate(data.len(), hash));
+    let [search, cut] = [search, cut].map(|time| rate(data.len(), time));
+    Ok(ResidentRates { search, cut, fingerprint })
 }
 
 /// How long it takes to get `bytes` of `memory` that a device reads from, with what the device needs
@@ -132,7 +173,7 @@ pub struct Decision {
 /// Bytes that [`decide`] tries a device with.
 const SAMPLE: usize = 32 << 20;
 
-/// Opens the device that was chosen, or finds out whether one is faster than the CPU.
+/// Opens the device that was chosen, or finds out whether one is faster than `threads` threads of the CPU.
 ///
 /// # Errors
 /// Only if a device was chosen by name: why it cannot be used for this.
@@ -140,6 +181,7 @@ pub fn decide(
     choice: Choice,
     chunker: &Chunker,
     settings: &Settings,
+    threads: NonZero<usize>,
 ) -> Result<Decision, GpuError> {
     let on_cpu = |reason: String| Decision { device: None, reason };
     match choice {
@@ -152,13 +194,18 @@ pub fn decide(
         }
         Choice::Auto => Ok(settings.work(chunker).map_or_else(
             |error| on_cpu(format!("the CPU is used: {error}")),
-            |_| fastest(list(), chunker, settings),
+            |_| fastest(list(), chunker, settings, threads),
         )),
     }
 }
 
-/// The fastest of those that are `listed` and are no CPU, if one is faster than a thread of the CPU.
-fn fastest(listed: Vec<Listed>, chunker: &Chunker, settings: &Settings) -> Decision {
+/// The fastest of those that are `listed` and are no CPU, if one is faster than `threads` threads of the CPU.
+fn fastest(
+    listed: Vec<Listed>,
+    chunker: &Chunker,
+    settings: &Settings,
+    threads: NonZero<usize>,
+) -> Decision {
     let mut reasons = Vec::new();
     let mut best: Option<(Box<dyn Device>, f64)> = None;
     let mut bytes = Vec::new();
@@ -196,9 +243,13 @@ fn fastest(listed: Vec<Listed>, chunker: &Chunker, settings: &Settings) -> Decis
         let reasons = reasons.join("; ");
         return Decision { device: None, reason: format!("the CPU is used: {reasons}") };
     };
-    let own = cpu_rate(chunker, settings.fingerprint, &bytes, 1);
+    let own = cpu_rate(chunker, settings.fingerprinter.as_ref(), &bytes, threads, 1);
     let (found_gb, own_gb) = (found / 1e9, own / 1e9);
-    let reason = format!("{} does {found_gb:.2} GB/s here, the CPU {own_gb:.2}", device.info());
+    let (info, many) = (device.info(), if threads.get() == 1 { "thread" } else { "threads" });
+    let reason = format!(
+        "{info} does {found_gb:.2} GB/s here, {threads} {many} of the CPU {own_gb:.2}; the {} is used",
+        if found > own { "first" } else { "CPU" }
+    );
     Decision { device: (found > own).then_some(device), reason }
 }
 
@@ -220,17 +271,16 @@ pub fn sample(len: usize) -> Vec<u8> {
 /// The ends and fingerprints of all chunks, by one thread of the CPU.
 fn on_cpu(
     chunker: &Chunker,
-    fingerprint: Option<FingerprintAlgorithm>,
+    fingerprinter: Option<&Fingerprinter>,
     data: &[u8],
 ) -> Vec<(usize, Option<Fingerprint>)> {
     const TOGETHER: usize = 64;
-    let hasher: Option<Fingerprinter> = fingerprint.map(fingerprinter);
     let (mut found, mut fingerprints) = (Vec::new(), Vec::new());
     let mut waiting: Vec<&[u8]> = Vec::new();
     let mut start = 0;
     for end in chunker.cut_points(data) {
         found.push((end, None));
-        if let Some(hasher) = &hasher {
+        if let Some(hasher) = fingerprinter {
             waiting.push(&data[start..end]);
             if waiting.len() == TOGETHER {
                 hasher.fingerprint_many(&waiting, &mut fingerprints);
@@ -239,7 +289,7 @@ fn on_cpu(
         }
         start = end;
     }
-    if let Some(hasher) = &hasher {
+    if let Some(hasher) = fingerprinter {
         hasher.fingerprint_many(&waiting, &mut fingerprints);
         for (one, fingerprint) in found.iter_mut().zip(fingerprints) {
             one.1 = Some(fingerprint);
@@ -259,6 +309,8 @@ mod tests {
     use onefold_cdc::{Algorithm, Params};
     use onefold_testkit::random;
 
+    const ONE: NonZero<usize> = NonZero::<usize>::MIN;
+
     fn chunker(algorithm: Algorithm) -> Chunker {
         Chunker::new(&Params::for_mean(algorithm, 2000).unwrap()).unwrap()
     }
@@ -266,7 +318,7 @@ mod tests {
     #[test]
     fn a_device_that_cuts_elsewhere_gets_no_rate() {
         let data = random(1, 100_000);
-        let settings = Settings::new(Some(FingerprintAlgorithm::Blake3));
+        let settings = Settings::new(Some(Fingerprinter::blake3()));
         let chunker = chunker(Algorithm::Gear);
         let rate = device_rate(&Simulated::new(), &chunker, &settings, &data, 1).unwrap();
         assert!(rate > 0.0);
@@ -278,14 +330,19 @@ mod tests {
     fn every_rate_is_measured_on_a_device_that_works() {
         let device = Simulated::new();
         let data = random(2, 50_000);
-        let settings = Settings::new(Some(FingerprintAlgorithm::Sha3));
+        let settings = Settings::new(Some(Fingerprinter::sha3()));
         for algorithm in [Algorithm::MinCdc, Algorithm::Rabin] {
             let rates = resident_rates(&device, &chunker(algorithm), &settings, &data, 2).unwrap();
-            assert!(rates.0 > 0.0 && rates.1.unwrap() > 0.0);
+            assert!(rates.search > 0.0 && rates.cut > 0.0 && rates.fingerprint.unwrap() > 0.0);
         }
         assert!(upload_rate(&device, 1 << 16, Memory::Pinned, 2).unwrap() > 0.0);
         assert!(lane_time(&device, 1 << 16, Memory::Pageable, 2).unwrap() > Duration::ZERO);
-        assert!(cpu_rate(&chunker(Algorithm::Gear), settings.fingerprint, &data, 1) > 0.0);
+        for threads in [1, 3] {
+            let threads = NonZero::new(threads).expect("at least one");
+            let fingerprinter = settings.fingerprinter.as_ref();
+            let rate = cpu_rate(&chunker(Algorithm::Gear), fingerprinter, &data, threads, 1);
+            assert!(rate > 0.0);
+        }
     }
 
     #[test]
@@ -295,7 +352,7 @@ mod tests {
             Listed { api: Api::Cuda, devices: Err(GpuError::NoDevices { api: Api::Cuda }) },
             Listed { api: Api::OpenCl, devices: Ok(vec![Simulated::new().info().clone()]) },
         ];
-        let decision = fastest(listed, &chunker(Algorithm::Gear), &settings);
+        let decision = fastest(listed, &chunker(Algorithm::Gear), &settings, ONE);
         assert!(decision.device.is_none());
         assert_eq!(
             decision.reason,
@@ -303,9 +360,9 @@ mod tests {
              simulated:0 (made up) is the CPU itself"
         );
         let ae = Chunker::new(&Params::for_mean(Algorithm::AeMax, 2000).unwrap()).unwrap();
-        let decision = decide(Choice::Auto, &ae, &settings).unwrap();
+        let decision = decide(Choice::Auto, &ae, &settings, ONE).unwrap();
         assert!(decision.device.is_none() && decision.reason.contains("ae-max"));
         let named = Choice::Device(Name { api: Api::OpenCl, number: 0 });
-        assert!(matches!(decide(named, &ae, &settings), Err(GpuError::NotCut { .. })));
+        assert!(matches!(decide(named, &ae, &settings, ONE), Err(GpuError::NotCut { .. })));
     }
 }

@@ -5,6 +5,7 @@
 //! start.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use onefold_cdc::{ChunkSizes, Chunker, LeastHash, Tables};
 
@@ -35,14 +36,15 @@ struct Candidates {
 }
 
 impl Selector {
-    pub(crate) fn new(sizes: ChunkSizes, tables: &Tables, is_normalised: bool) -> Self {
+    /// Of an input whose first chunk begins at byte `start`.
+    pub(crate) fn new(sizes: ChunkSizes, tables: &Tables, is_normalised: bool, start: u64) -> Self {
         let rule = match tables {
             Tables::Window(_) => {
                 Rule::First(Candidates { is_normalised, pending: VecDeque::new() })
             }
             Tables::Least(hash) => Rule::Least(hash.clone()),
         };
-        Self { sizes, rule, start: 0 }
+        Self { sizes, rule, start }
     }
 
     /// The last cut-point.
@@ -50,17 +52,16 @@ impl Selector {
         self.start
     }
 
-    /// Appends to `cuts` the cut-points that `marks` decide: those found of `bytes`, whose first one
-    /// is byte `base` of the input. Nothing follows if this `is_end`.
+    /// Appends to `cuts` the cut-points that `marks` decide: those found of bytes `base` to `until` of
+    /// the input. Nothing follows if this `is_end`. Minima need the `bytes`, candidates do not.
     pub(crate) fn advance(
         &mut self,
         marks: &Marks,
         bytes: &[u8],
-        base: u64,
+        Range { start: base, end: until }: Range<u64>,
         is_end: bool,
         cuts: &mut Vec<u64>,
     ) {
-        let until = base + bytes.len() as u64;
         if let (Rule::First(candidates), Marks::Candidates(list)) = (&mut self.rule, marks) {
             let each = |&one: &u32| (base + u64::from(one & !STRICT), one & STRICT != 0);
             candidates.pending.extend(list.iter().map(each));

@@ -11,7 +11,7 @@ use onefold_fingerprint::Fingerprinter;
 
 use crate::kernel::{GROUP, STRICT};
 use crate::{
-    Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, SPARE, STRIP, Slot, TILE,
+    Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, Resident, SPARE, STRIP, Slot, TILE,
 };
 
 /// How the device fails.
@@ -25,12 +25,20 @@ pub enum Fault {
     Miscounts,
 }
 
+/// The arrays of a lane.
+pub type Arrays = HashMap<Slot, Vec<u8>>;
+
+/// What runs a kernel with so many groups on the arrays; an error says why it failed.
+type Run = dyn Fn(Kernel, usize, &[Argument], &mut Arrays) -> Result<(), String> + Send + Sync;
+
 /// A device that does on the host what kernels promise.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Simulated {
     info: Info,
     fault: Option<Fault>,
     delay: Duration,
+    /// What runs kernels in place of the plainest code, if anything.
+    run: Option<Arc<Run>>,
     state: Arc<State>,
 }
 
@@ -59,7 +67,7 @@ impl Simulated {
             is_cpu: true,
             driver: "none".into(),
         };
-        Self { info, fault: None, delay: Duration::ZERO, state: Arc::default() }
+        Self { info, fault: None, delay: Duration::ZERO, run: None, state: Arc::default() }
     }
 
     /// The same with a fault.
@@ -74,6 +82,20 @@ impl Simulated {
     pub fn with_delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
+    }
+
+    /// A device called `name` whose kernels are run by `run`. Arrays are no longer than they must be, so that
+    /// every access behind one is seen.
+    pub fn with_kernels(
+        name: String,
+        run: impl Fn(Kernel, usize, &[Argument], &mut Arrays) -> Result<(), String>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let mut device = Self::new();
+        device.info.name = name;
+        Self { run: Some(Arc::new(run)), ..device }
     }
 
     /// Calls so far, of all lanes.
@@ -92,7 +114,8 @@ impl Device for Simulated {
             device: self.clone(),
             name: self.info.to_string(),
             input: vec![0; bytes],
-            slots: HashMap::new(),
+            arrays: Arrays::new(),
+            taken: HashMap::new(),
         };
         lane.reserve(Slot::Data, bytes + SPARE)?;
         Ok(Box::new(lane))
@@ -103,12 +126,14 @@ struct SimulatedLane {
     device: Simulated,
     name: String,
     input: Vec<u8>,
-    slots: HashMap<Slot, Vec<u8>>,
+    arrays: Arrays,
+    /// Bytes of the device's memory that each array has taken.
+    taken: HashMap<Slot, usize>,
 }
 
 impl Drop for SimulatedLane {
     fn drop(&mut self) {
-        let bytes: usize = self.slots.values().map(Vec::len).sum();
+        let bytes: usize = self.taken.values().sum();
         self.device.state.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -131,11 +156,22 @@ impl SimulatedLane {
     }
 
     fn slot(&mut self, slot: Slot) -> &mut Vec<u8> {
-        self.slots.get_mut(&slot).unwrap_or_else(|| panic!("{slot:?} is not reserved"))
+        self.arrays.get_mut(&slot).unwrap_or_else(|| panic!("{slot:?} is not reserved"))
+    }
+
+    fn data(&self) -> &[u8] {
+        &self.arrays[&Slot::Data]
+    }
+
+    /// Makes `bytes` the data. Whatever lies behind them means nothing.
+    fn set_data(&mut self, bytes: &[u8]) {
+        let mut data = bytes.to_vec();
+        data.resize(bytes.len() + SPARE, 0xa5);
+        self.arrays.insert(Slot::Data, data);
     }
 
     fn u32s(&self, slot: Slot) -> Vec<u32> {
-        self.slots[&slot].as_chunks().0.iter().copied().map(u32::from_le_bytes).collect()
+        self.arrays[&slot].as_chunks().0.iter().copied().map(u32::from_le_bytes).collect()
     }
 }
 
@@ -150,28 +186,41 @@ impl Lane for SimulatedLane {
 
     fn upload(&mut self, len: usize) -> Result<(), GpuError> {
         self.call("upload")?;
-        let (input, slots) = (&self.input, &mut self.slots);
-        let data = slots.get_mut(&Slot::Data).expect("reserved with the lane");
-        // whatever lies behind the data means nothing
-        data.fill(0xa5);
-        data[..len].copy_from_slice(&input[..len]);
+        assert!(len + SPARE <= self.taken[&Slot::Data], "{len} bytes are more than was reserved");
+        let bytes = self.input[..len].to_vec();
+        self.set_data(&bytes);
+        Ok(())
+    }
+
+    fn lend(&mut self, data: Resident) -> Result<(), GpuError> {
+        self.call("lend")?;
+        self.set_data(data.on_host());
+        Ok(())
+    }
+
+    fn copy_resident(&mut self, data: Resident) -> Result<(), GpuError> {
+        self.call("copy")?;
+        assert!(
+            data.len() + SPARE <= self.taken[&Slot::Data],
+            "{data:?} is more than was reserved"
+        );
+        self.set_data(data.on_host());
         Ok(())
     }
 
     fn reserve(&mut self, slot: Slot, bytes: usize) -> Result<(), GpuError> {
         self.call("reserve")?;
-        let had = self.slots.get(&slot).map_or(0, Vec::len);
-        if bytes <= had {
-            return Ok(());
-        }
-        let used = self.device.state.used.fetch_add(bytes - had, Ordering::Relaxed);
+        let had = self.taken.get(&slot).copied().unwrap_or(0);
+        let more = bytes.saturating_sub(had);
+        let used = self.device.state.used.fetch_add(more, Ordering::Relaxed);
         if let Some(Fault::Memory(most)) = self.device.fault
-            && used + bytes - had > most
+            && used + more > most
         {
-            self.device.state.used.fetch_sub(bytes - had, Ordering::Relaxed);
+            self.device.state.used.fetch_sub(more, Ordering::Relaxed);
             return Err(GpuError::NoMemory { device: self.name.clone(), bytes });
         }
-        self.slots.insert(slot, vec![0xa5; bytes]);
+        self.taken.insert(slot, had + more);
+        self.arrays.insert(slot, vec![0xa5; bytes]);
         Ok(())
     }
 
@@ -194,6 +243,15 @@ impl Lane for SimulatedLane {
         arguments: &[Argument],
     ) -> Result<(), GpuError> {
         self.call(kernel.name())?;
+        if let Some(run) = &self.device.run {
+            let ran = run(kernel, groups, arguments, &mut self.arrays);
+            let failed = |reason| GpuError::Failed {
+                device: self.name.clone(),
+                call: kernel.name(),
+                reason,
+            };
+            return ran.map_err(failed);
+        }
         let numbers: Vec<u64> = arguments
             .iter()
             .filter_map(|argument| match argument {
@@ -204,9 +262,13 @@ impl Lane for SimulatedLane {
             .collect();
         match kernel {
             Kernel::Minima => self.minima(groups, &numbers),
+            Kernel::SelectLeast => self.select_least(&numbers),
             // the second of its kernels does it all
             Kernel::Blake3Leaves => {}
-            Kernel::Blake3Join => self.hash(groups, &Fingerprinter::blake3()),
+            Kernel::Blake3Join => {
+                let fingerprinter = self.blake3();
+                self.hash(groups, &fingerprinter);
+            }
             Kernel::Sha256 => self.hash(numbers[0] as usize, &Fingerprinter::sha256()),
             Kernel::Sha3 => self.hash(numbers[0] as usize, &Fingerprinter::sha3()),
             _ => self.candidates(kernel, groups, &numbers),
@@ -231,7 +293,7 @@ impl SimulatedLane {
             Kernel::CandidatesGear | Kernel::CandidatesRabin | Kernel::DirectRabin
         );
         let table: Vec<u64> = match is_wide {
-            true => self.slots[&Slot::Table]
+            true => self.arrays[&Slot::Table]
                 .as_chunks()
                 .0
                 .iter()
@@ -240,7 +302,7 @@ impl SimulatedLane {
                 .collect(),
             false => self.u32s(Slot::Table).into_iter().map(u64::from).collect(),
         };
-        let data = &self.slots[&Slot::Data];
+        let data = self.data();
         let hash =
             |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| push(kernel, &table, hash, byte));
         let mut list = Vec::new();
@@ -285,7 +347,7 @@ impl SimulatedLane {
     fn minima(&mut self, groups: usize, numbers: &[u64]) {
         let &[first_tile, len, factor, addend] = numbers else { panic!("minima with {numbers:?}") };
         let len = len as usize;
-        let data = &self.slots[&Slot::Data];
+        let data = self.data();
         let key = |at: usize| {
             let four = u32::from_le_bytes([data[at - 4], data[at - 3], data[at - 2], data[at - 1]]);
             let hash = four.wrapping_mul(factor as u32).wrapping_add(addend as u32);
@@ -305,9 +367,43 @@ impl SimulatedLane {
         }
     }
 
+    /// One position after another, without a look at the minima.
+    fn select_least(&mut self, numbers: &[u64]) {
+        let &[start, len, first, max, is_end, factor, addend] = numbers else {
+            panic!("select_least with {numbers:?}")
+        };
+        let [mut start, len, first, max] = [start, len, first, max].map(|number| number as usize);
+        let data = self.data();
+        let hash = |at: usize| {
+            let four = u32::from_le_bytes(data[at - 4..at].try_into().expect("four bytes"));
+            four.wrapping_mul(factor as u32).wrapping_add(addend as u32)
+        };
+        let mut cuts = Vec::new();
+        while start < len && (len - start >= max || is_end == 1) {
+            let end = len.min(start + max);
+            let positions = start + first..=end;
+            start = if end - start > first { positions.min_by_key(|&at| hash(at)) } else { None }
+                .unwrap_or(end);
+            cuts.push(start as u32);
+        }
+        self.slot(Slot::Counter)[..4].copy_from_slice(&(cuts.len() as u32).to_le_bytes());
+        for (place, cut) in self.slot(Slot::List).as_chunks_mut().0.iter_mut().zip(cuts) {
+            *place = cut.to_le_bytes();
+        }
+    }
+
+    /// BLAKE3 with the key that was brought, or without one.
+    fn blake3(&self) -> Fingerprinter {
+        let (key, flags) = self.arrays[&Slot::Key].split_at(32);
+        match flags == [0; 4] {
+            true => Fingerprinter::blake3(),
+            false => Fingerprinter::blake3_keyed(key.try_into().expect("32 bytes")),
+        }
+    }
+
     fn hash(&mut self, count: usize, fingerprinter: &Fingerprinter) {
         let chunks = self.u32s(Slot::Chunks);
-        let data = &self.slots[&Slot::Data];
+        let data = self.data();
         let digests: Vec<[u8; 32]> = chunks.as_chunks().0[..count]
             .iter()
             .map(|&[start, len, _]| {

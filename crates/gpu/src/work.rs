@@ -1,7 +1,10 @@
 //! What is to be found of one buffer, and the kernels that find it.
 
+use std::ops::Range as Bytes;
+
 use onefold_cdc::{ChunkSizes, Chunker, LeastHash, Tables, WindowHash, WindowTest};
-use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm};
+use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
+use zeroize::Zeroizing;
 
 use crate::kernel::{GROUP, STRICT};
 use crate::select::Selector;
@@ -10,8 +13,8 @@ use crate::{Argument, GpuError, Kernel, Lane, STRIP, Slot, TILE};
 /// Bytes of a leaf of BLAKE3.
 const LEAF: usize = 1024;
 
-/// The initial value of BLAKE3, and no flags.
-const BLAKE3_KEY: [u32; 9] = [
+/// The initial value of BLAKE3, which stands for the key where there is none.
+const BLAKE3_VALUE: [u32; 8] = [
     0x6a09_e667,
     0xbb67_ae85,
     0x3c6e_f372,
@@ -20,8 +23,10 @@ const BLAKE3_KEY: [u32; 9] = [
     0x9b05_688c,
     0x1f83_d9ab,
     0x5be0_cd19,
-    0,
 ];
+
+/// The flag of BLAKE3 for a hash with a key.
+const KEYED: u32 = 16;
 
 /// The longest buffer: positions have 31 bits, and 64 bytes are spared.
 pub(crate) const MOST: usize = 1 << 30;
@@ -40,18 +45,11 @@ pub struct Range {
 pub struct Work {
     sizes: ChunkSizes,
     tables: Tables,
-    hash: Option<Hash>,
+    fingerprinter: Option<Fingerprinter>,
     /// FastCDC has two limits that a device tells apart.
     is_normalised: bool,
     /// Whether Rabin's kernel is the one without tiles.
     is_direct: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hash {
-    Blake3,
-    Sha256,
-    Sha3,
 }
 
 /// What a device found of a buffer.
@@ -76,10 +74,7 @@ impl Room {
 impl Work {
     /// # Errors
     /// Names the algorithm, preset or size that no device can do.
-    pub fn new(
-        chunker: &Chunker,
-        fingerprint: Option<FingerprintAlgorithm>,
-    ) -> Result<Self, GpuError> {
+    pub fn new(chunker: &Chunker, fingerprinter: Option<&Fingerprinter>) -> Result<Self, GpuError> {
         let params = chunker.params();
         let (sizes, algorithm) = (params.sizes, params.algorithm);
         if let Some(preset) = params.preset {
@@ -94,15 +89,12 @@ impl Work {
         {
             return Err(GpuError::ShortMin { algorithm, min: sizes.min(), window });
         }
-        let hash = match fingerprint {
-            None => None,
-            Some(FingerprintAlgorithm::Blake3) => Some(Hash::Blake3),
-            Some(FingerprintAlgorithm::Sha256) => Some(Hash::Sha256),
-            Some(FingerprintAlgorithm::Sha3) => Some(Hash::Sha3),
-            Some(algorithm) => return Err(GpuError::NotHashed { algorithm }),
-        };
+        if let Some(FingerprintAlgorithm::Sha1) = fingerprinter.map(Fingerprinter::algorithm) {
+            return Err(GpuError::NotHashed { algorithm: FingerprintAlgorithm::Sha1 });
+        }
+        let fingerprinter = fingerprinter.cloned();
         let is_normalised = algorithm == onefold_cdc::Algorithm::FastCdc;
-        Ok(Self { sizes, tables, hash, is_normalised, is_direct: false })
+        Ok(Self { sizes, tables, fingerprinter, is_normalised, is_direct: false })
     }
 
     /// The same with a kernel that does without tiles where there is one, which is for Rabin.
@@ -113,8 +105,7 @@ impl Work {
 
     /// The chunks that end at `cuts`, the first of which begins with byte 0.
     pub fn ranges(cuts: &[usize]) -> Vec<Range> {
-        let starts = [0].into_iter().chain(cuts.iter().copied());
-        starts.zip(cuts).map(|(start, &end)| Range { start, len: end - start }).collect()
+        ranges_from(0, cuts)
     }
 
     /// The cut-points of the first `len` bytes of the lane's input as a whole input, and the
@@ -127,9 +118,9 @@ impl Work {
         self.prepare(lane)?;
         lane.upload(len)?;
         let marks = self.marks(lane, 0, len, &mut Room::of(len))?;
-        let mut selector = self.selector();
+        let mut selector = self.selector(0);
         let mut cuts = Vec::new();
-        selector.advance(&marks, &lane.input()[..len], 0, true, &mut cuts);
+        selector.advance(&marks, &lane.input()[..len], 0..len as u64, true, &mut cuts);
         let cuts: Vec<usize> = cuts.into_iter().map(|cut| cut as usize).collect();
         let fingerprints = self.fingerprints(lane, &Self::ranges(&cuts))?;
         Ok((cuts, fingerprints))
@@ -139,8 +130,42 @@ impl Work {
         self.sizes
     }
 
-    pub(crate) fn selector(&self) -> Selector {
-        Selector::new(self.sizes, &self.tables, self.is_normalised)
+    /// Selects the cut-points after byte `start`.
+    pub(crate) fn selector(&self, start: u64) -> Selector {
+        Selector::new(self.sizes, &self.tables, self.is_normalised, start)
+    }
+
+    /// The same as [`whole`](Self::whole) without a look at the host's bytes: what data need that are in
+    /// the device's memory alone.
+    pub fn whole_on_device(
+        &self,
+        lane: &mut dyn Lane,
+        len: usize,
+    ) -> Result<(Vec<usize>, Vec<Fingerprint>), GpuError> {
+        self.prepare(lane)?;
+        lane.upload(len)?;
+        let cuts = self.cuts_on_device(lane, 0, len, true, &mut Room::of(len))?;
+        let fingerprints = self.fingerprints(lane, &Self::ranges(&cuts))?;
+        Ok((cuts, fingerprints))
+    }
+
+    /// The cut-points after `start` that the first `len` bytes of [`Slot::Data`] decide, all of them if
+    /// nothing follows.
+    pub(crate) fn cuts_on_device(
+        &self,
+        lane: &mut dyn Lane,
+        start: usize,
+        len: usize,
+        is_end: bool,
+        room: &mut Room,
+    ) -> Result<Vec<usize>, GpuError> {
+        if let Tables::Least(hash) = &self.tables {
+            return least_cuts(lane, hash, self.sizes.max(), start..len, is_end);
+        }
+        let marks = self.marks(lane, start, len, room)?;
+        let mut cuts = Vec::new();
+        self.selector(start as u64).advance(&marks, &[], 0..len as u64, is_end, &mut cuts);
+        Ok(cuts.into_iter().map(|cut| cut as usize).collect())
     }
 
     /// Brings what does not depend on the data. Once a lane.
@@ -151,17 +176,15 @@ impl Work {
             } else {
                 test.table.iter().flat_map(|&entry| (entry as u32).to_le_bytes()).collect()
             };
-            let bytes = zeroize::Zeroizing::new(bytes);
+            let bytes = Zeroizing::new(bytes);
             lane.reserve(Slot::Table, bytes.len())?;
             lane.write(Slot::Table, &bytes)?;
             lane.reserve(Slot::Counter, 4)?;
         }
-        if self.hash == Some(Hash::Blake3) {
-            let key: Vec<u8> = BLAKE3_KEY.iter().flat_map(|word| word.to_le_bytes()).collect();
-            lane.reserve(Slot::Key, key.len())?;
-            lane.write(Slot::Key, &key)?;
+        match &self.fingerprinter {
+            Some(fingerprinter) => prepare_hash(lane, fingerprinter),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// What cut-points of the uploaded `len` bytes follow from, at positions after `first`.
@@ -190,43 +213,78 @@ impl Work {
         lane: &mut dyn Lane,
         chunks: &[Range],
     ) -> Result<Vec<Fingerprint>, GpuError> {
-        let Some(hash) = self.hash else { return Ok(Vec::new()) };
-        let count = chunks.len();
-        if count == 0 {
-            return Ok(Vec::new());
+        match &self.fingerprinter {
+            Some(fingerprinter) => hash(lane, fingerprinter, chunks),
+            None => Ok(Vec::new()),
         }
-        let mut leaves = 0;
-        let mut table = Vec::with_capacity(12 * count);
-        for &Range { start, len } in chunks {
-            for number in [start, len, leaves] {
-                table.extend((number as u32).to_le_bytes());
-            }
-            leaves += len.div_ceil(LEAF).max(1);
-        }
-        lane.reserve(Slot::Chunks, table.len())?;
-        lane.write(Slot::Chunks, &table)?;
-        lane.reserve(Slot::Digests, Fingerprint::LEN * count)?;
-        let number = |number: usize| Argument::U32(number as u32);
-        let array = Argument::Slot;
-        let by_item = [array(Slot::Data), array(Slot::Chunks), array(Slot::Digests), number(count)];
-        match hash {
-            Hash::Sha256 => lane.launch(Kernel::Sha256, count.div_ceil(GROUP), &by_item)?,
-            Hash::Sha3 => lane.launch(Kernel::Sha3, count.div_ceil(GROUP), &by_item)?,
-            Hash::Blake3 => {
-                lane.reserve(Slot::Values, 32 * leaves)?;
-                let [data, chunks, digests, count_of] = by_item;
-                let (key, values) = (array(Slot::Key), array(Slot::Values));
-                let arguments = [data, chunks, key, values, count_of, number(leaves)];
-                lane.launch(Kernel::Blake3Leaves, leaves.div_ceil(GROUP), &arguments)?;
-                let arguments = [chunks, key, values, digests, count_of, number(leaves)];
-                lane.launch(Kernel::Blake3Join, count, &arguments)?;
-            }
-        }
-        let mut bytes = vec![0; Fingerprint::LEN * count];
-        lane.read(Slot::Digests, &mut bytes)?;
-        let (digests, _) = bytes.as_chunks::<{ Fingerprint::LEN }>();
-        Ok(digests.iter().copied().map(Fingerprint::from_bytes).collect())
     }
+}
+
+/// Brings the key of `fingerprinter`, or what stands for it.
+pub(crate) fn prepare_hash(
+    lane: &mut dyn Lane,
+    fingerprinter: &Fingerprinter,
+) -> Result<(), GpuError> {
+    let value = BLAKE3_VALUE.iter().flat_map(|word| word.to_le_bytes());
+    let (key, flags) = match (fingerprinter.algorithm(), fingerprinter.key()) {
+        (FingerprintAlgorithm::Blake3, _) => (Zeroizing::new(value.collect::<Vec<u8>>()), 0),
+        (_, Some(key)) => (Zeroizing::new(key.to_vec()), KEYED),
+        _ => return Ok(()),
+    };
+    let key = Zeroizing::new([&key[..], &u32::to_le_bytes(flags)].concat());
+    lane.reserve(Slot::Key, key.len())?;
+    lane.write(Slot::Key, &key)
+}
+
+/// The fingerprint of each of `chunks` of the uploaded bytes, whose key was brought.
+pub(crate) fn hash(
+    lane: &mut dyn Lane,
+    fingerprinter: &Fingerprinter,
+    chunks: &[Range],
+) -> Result<Vec<Fingerprint>, GpuError> {
+    let count = chunks.len();
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let mut leaves = 0;
+    let mut table = Vec::with_capacity(12 * count);
+    for &Range { start, len } in chunks {
+        for number in [start, len, leaves] {
+            table.extend((number as u32).to_le_bytes());
+        }
+        leaves += len.div_ceil(LEAF).max(1);
+    }
+    lane.reserve(Slot::Chunks, table.len())?;
+    lane.write(Slot::Chunks, &table)?;
+    lane.reserve(Slot::Digests, Fingerprint::LEN * count)?;
+    let number = |number: usize| Argument::U32(number as u32);
+    let array = Argument::Slot;
+    let by_item = [array(Slot::Data), array(Slot::Chunks), array(Slot::Digests), number(count)];
+    match fingerprinter.algorithm() {
+        FingerprintAlgorithm::Sha256 => {
+            lane.launch(Kernel::Sha256, count.div_ceil(GROUP), &by_item)?;
+        }
+        FingerprintAlgorithm::Sha3 => lane.launch(Kernel::Sha3, count.div_ceil(GROUP), &by_item)?,
+        _ => {
+            lane.reserve(Slot::Values, 32 * leaves)?;
+            let [data, chunks, digests, count_of] = by_item;
+            let (key, values) = (array(Slot::Key), array(Slot::Values));
+            let arguments = [data, chunks, key, values, count_of, number(leaves)];
+            lane.launch(Kernel::Blake3Leaves, leaves.div_ceil(GROUP), &arguments)?;
+            let arguments = [chunks, key, values, digests, count_of, number(leaves)];
+            lane.launch(Kernel::Blake3Join, count, &arguments)?;
+        }
+    }
+    let mut bytes = vec![0; Fingerprint::LEN * count];
+    lane.read(Slot::Digests, &mut bytes)?;
+    let (digests, _) = bytes.as_chunks::<{ Fingerprint::LEN }>();
+    Ok(digests.iter().copied().map(Fingerprint::from_bytes).collect())
+}
+
+/// The chunks that end at `cuts`, the first of which begins with byte `start`.
+pub(crate) fn ranges_from(start: usize, cuts: &[usize]) -> Vec<Range> {
+    let starts = [start].into_iter().chain(cuts.iter().copied());
+    starts.zip(cuts).map(|(start, &end)| Range { start, len: end - start }).collect()
 }
 
 /// Whether hashes and table entries have 64 bits.
@@ -318,12 +376,20 @@ fn in_order(tiles: &[u32], list: &[u32]) -> Result<Vec<u32>, String> {
     Ok(ordered)
 }
 
+/// The least keys of the strips of the uploaded `len` bytes.
 fn minima(lane: &mut dyn Lane, hash: &LeastHash, len: usize) -> Result<Vec<u64>, GpuError> {
     let strips = len.div_ceil(STRIP);
     if strips == 0 {
         return Ok(Vec::new());
     }
-    lane.reserve(Slot::Minima, 8 * strips)?;
+    launch_minima(lane, hash, len)?;
+    let mut bytes = vec![0; 8 * strips];
+    lane.read(Slot::Minima, &mut bytes)?;
+    Ok(bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect())
+}
+
+fn launch_minima(lane: &mut dyn Lane, hash: &LeastHash, len: usize) -> Result<(), GpuError> {
+    lane.reserve(Slot::Minima, 8 * len.div_ceil(STRIP))?;
     let arguments = [
         Argument::Slot(Slot::Data),
         Argument::Slot(Slot::Minima),
@@ -332,10 +398,54 @@ fn minima(lane: &mut dyn Lane, hash: &LeastHash, len: usize) -> Result<Vec<u64>,
         Argument::U32(hash.factor),
         Argument::U32(hash.addend),
     ];
-    lane.launch(Kernel::Minima, len.div_ceil(TILE), &arguments)?;
-    let mut bytes = vec![0; 8 * strips];
-    lane.read(Slot::Minima, &mut bytes)?;
-    Ok(bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect())
+    lane.launch(Kernel::Minima, len.div_ceil(TILE), &arguments)
+}
+
+/// The cut-points by least hashes in `place`, whose end is that of the data on the device: selected there.
+fn least_cuts(
+    lane: &mut dyn Lane,
+    hash: &LeastHash,
+    max: usize,
+    place: Bytes<usize>,
+    is_end: bool,
+) -> Result<Vec<usize>, GpuError> {
+    if place.is_empty() {
+        return Ok(Vec::new());
+    }
+    launch_minima(lane, hash, place.end)?;
+    // every chunk but the last has that many bytes or more
+    let most = place.len() / hash.first.min(max) + 1;
+    lane.reserve(Slot::List, 4 * most)?;
+    lane.reserve(Slot::Counter, 4)?;
+    let number = |number: usize| Argument::U32(number as u32);
+    let arguments = [
+        Argument::Slot(Slot::Data),
+        Argument::Slot(Slot::Minima),
+        Argument::Slot(Slot::List),
+        Argument::Slot(Slot::Counter),
+        number(place.start),
+        number(place.end),
+        number(hash.first),
+        number(max),
+        number(is_end.into()),
+        Argument::U32(hash.factor),
+        Argument::U32(hash.addend),
+    ];
+    lane.launch(Kernel::SelectLeast, 1, &arguments)?;
+    let count = read_u32s(lane, Slot::Counter, 1)?[0] as usize;
+    let device = lane.device().to_owned();
+    let wrong = |what| GpuError::Wrong { device, what };
+    if count > most {
+        return Err(wrong(format!("{count} cut-points in {} bytes", place.len())));
+    }
+    let cuts = read_u32s(lane, Slot::List, count)?;
+    let cuts: Vec<usize> = cuts.into_iter().map(|cut| cut as usize).collect();
+    let mut before = place.start;
+    let rises = |&cut: &usize| std::mem::replace(&mut before, cut) < cut && cut <= place.end;
+    if !cuts.iter().all(rises) {
+        return Err(wrong(format!("{count} cut-points that are not in order")));
+    }
+    Ok(cuts)
 }
 
 fn read_u32s(lane: &mut dyn Lane, slot: Slot, count: usize) -> Result<Vec<u32>, GpuError> {
@@ -351,8 +461,8 @@ mod tests {
     use super::*;
     use onefold_cdc::{Algorithm, Params, Preset};
 
-    fn refusal(params: &Params, hash: Option<FingerprintAlgorithm>) -> String {
-        Work::new(&Chunker::new(params).unwrap(), hash).unwrap_err().to_string()
+    fn refusal(params: &Params, hash: Option<Fingerprinter>) -> String {
+        Work::new(&Chunker::new(params).unwrap(), hash.as_ref()).unwrap_err().to_string()
     }
 
     #[test]
@@ -367,8 +477,8 @@ mod tests {
         let preset = Preset::Restic.params();
         assert!(refusal(&preset, None).contains("restic"));
         let gear = Params::for_mean(Algorithm::Gear, 1000).unwrap();
-        let keyed = refusal(&gear, Some(FingerprintAlgorithm::Blake3Keyed));
-        assert!(keyed.starts_with("no device computes blake3-keyed"), "{keyed}");
+        let sha1 = refusal(&gear, Some(Fingerprinter::sha1()));
+        assert!(sha1.starts_with("no device computes sha1"), "{sha1}");
         let unbounded = ChunkSizes::unbounded(64, 1000).unwrap();
         assert!(refusal(&Params { sizes: unbounded, ..gear }, None).contains("maximum"));
     }

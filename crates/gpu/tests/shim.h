@@ -81,6 +81,11 @@ static const std::map<std::string, void (*)(const Arguments &)> KERNELS = {
      [](const Arguments &a) {
          minima(a.bytes(0), a.wide(1), a.number(2), a.number(3), a.number(4), a.number(5));
      }},
+    {"select_least",
+     [](const Arguments &a) {
+         select_least(a.bytes(0), a.wide(1), a.array(2), a.array(3), a.number(4), a.number(5),
+                      a.number(6), a.number(7), a.number(8), a.number(9), a.number(10));
+     }},
     {"blake3_leaves",
      [](const Arguments &a) {
          blake3_leaves(a.array(0), a.array(1), a.array(2), a.array(3), a.number(4), a.number(5));

@@ -387,6 +387,9 @@ pub enum StoreError {
         /// What went wrong.
         reason: String,
     },
+    /// What was to cut and fingerprint in place of the CPU failed; no snapshot was made.
+    #[error("the device that cuts and fingerprints failed; no snapshot was made")]
+    Accelerator(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// An archive that was to be imported is malformed, or ends early; no snapshot was made.
     #[error("the archive cannot be imported; no snapshot was made")]
     Archive(#[from] TarError),

@@ -68,9 +68,10 @@ fn rates(results: &Results) -> Table {
         Column::number("1 thread GB/s", "the CPU"),
         Column::number("all threads GB/s", "the CPU"),
         Column::number(
-            "resident cut GB/s",
+            "resident search GB/s",
             "data in the device's memory, until candidates are here",
         ),
+        Column::number("resident cut GB/s", "the same until cut-points are"),
         Column::number("resident fingerprint GB/s", "the same of fingerprints"),
     ];
     let row = |rate: &crate::gpu::Rate| {
@@ -80,6 +81,7 @@ fn rates(results: &Results) -> Table {
             gigabytes(rate.device_bytes_per_second),
             gigabytes(rate.cpu_bytes_per_second),
             gigabytes(rate.all_threads_bytes_per_second),
+            gigabytes(rate.resident_search_bytes_per_second),
             gigabytes(rate.resident_cut_bytes_per_second),
             gigabytes(rate.resident_fingerprint_bytes_per_second),
         ]

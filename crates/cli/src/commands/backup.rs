@@ -8,19 +8,29 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+#[cfg(feature = "gpu")]
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+#[cfg(feature = "gpu")]
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{HumanBytes, HumanCount};
+#[cfg(feature = "gpu")]
+use onefold_gpu::Choice;
 use onefold_seal::ObjectId;
+#[cfg(feature = "gpu")]
+use onefold_store::backup::Accelerator;
 use onefold_store::backup::{self, Compression, Marker, Options, Stream};
 use onefold_store::{Snapshot, Summary};
 use serde::Serialize;
 
 use crate::console::Console;
 use crate::count;
+#[cfg(feature = "gpu")]
+use crate::device::LargeFiles;
 use crate::exit::Exit;
 use crate::files_from::FilesFrom;
 use crate::host;
@@ -63,6 +73,7 @@ Examples:
   find . -newer mark -print0 |
       onefold backup --repo /mnt/backup --files-from-raw -
   onefold backup --repo /mnt/backup --device /dev/vg/root --device disk.img
+  onefold backup --repo /mnt/backup --compute cuda:0 /srv/images
   zcat dump.gz | onefold backup --repo /mnt/backup --stdin \\
       --stdin-filename dump.sql
   onefold backup --repo /mnt/backup --stdin-from-command \\
@@ -152,6 +163,11 @@ pub(crate) struct Backup {
     /// The number of reading and of storing threads [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
+    /// What cuts and fingerprints streams, and files of 16 MiB or more: cpu; cuda:N or opencl:N for one device; or auto
+    /// for a GPU that is measured to be faster than these threads. `onefold devices` lists them
+    #[cfg(feature = "gpu")]
+    #[arg(long, value_name = "DEVICE", default_value_t = Choice::Cpu)]
+    compute: Choice,
 }
 
 /// The compression of a backup, with restic's names.
@@ -230,7 +246,14 @@ impl Backup {
         if let (Some(root), None) = (opened.place.directory(), &stream) {
             refuse_own(self.paths.iter().chain(&self.devices), root)?;
         }
-        let options = self.options(&opened, console)?;
+        #[cfg_attr(not(feature = "gpu"), expect(unused_mut, reason = "only a device changes them"))]
+        let mut options = self.options(&opened, console)?;
+        #[cfg(feature = "gpu")]
+        let device = LargeFiles::choose(self.compute, &opened.repository, self.threads(), console)?;
+        #[cfg(feature = "gpu")]
+        if let Some(device) = &device {
+            options.accelerator = Some(Arc::clone(device) as Arc<dyn Accelerator>);
+        }
         let cancel = cancel_on_signal(console, "stored data are kept and will be reused")?;
         let (losses, unused, result) = watched(console, |progress| {
             let (repository, paths) = (&opened.repository, &self.paths);
@@ -254,6 +277,10 @@ impl Backup {
         opened.repository.index_trouble().iter().for_each(|trouble| console.warn(trouble));
         opened.tell_of_memory(console);
         let outcome = result?;
+        #[cfg(feature = "gpu")]
+        if let Some(lost) = device.as_ref().and_then(|device| device.lost()) {
+            console.warn(format_args!("{lost}; the CPU did the rest"));
+        }
         if !console.is_json() {
             self.tell_unused(&unused, console);
         }
@@ -317,6 +344,12 @@ impl Backup {
             }
         };
         Ok(Some(Stream { name, input, expect_whole: Box::new(expect_whole) }))
+    }
+
+    #[cfg(feature = "gpu")]
+    fn threads(&self) -> NonZero<usize> {
+        let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        self.threads.unwrap_or_else(cores)
     }
 
     fn options(&self, opened: &OpenRepository, console: &Console) -> Result<Options> {

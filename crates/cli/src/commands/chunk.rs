@@ -8,8 +8,6 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_cdc::{Chunker, Kernel, Params, Stream};
-#[cfg(feature = "gpu")]
-use onefold_fingerprint::FingerprintAlgorithm;
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 #[cfg(feature = "gpu")]
 use onefold_gpu::{Device, RunError, Settings};
@@ -88,7 +86,7 @@ impl Chunk {
         let chunker = Chunker::with_kernel(&params, self.kernel)?;
         #[cfg(feature = "gpu")]
         {
-            let mut settings = Settings::new(Some(FingerprintAlgorithm::Blake3));
+            let mut settings = Settings::new(Some(Fingerprinter::blake3()));
             if let Some(device) = self.device.choose(&chunker, &mut settings, console)? {
                 return self.run_on(&*device, &chunker, &settings, console);
             }

@@ -1,10 +1,12 @@
 //! `onefold devices`
 
+use std::num::NonZero;
+
 use anyhow::Result;
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_cdc::{Algorithm, Chunker, Params, Scheme};
-use onefold_fingerprint::FingerprintAlgorithm;
+use onefold_fingerprint::Fingerprinter;
 use onefold_gpu::{
     GpuError, Info, Listed, Memory, Name, RunError, Settings, cpu_rate, device_rate, list, open,
     sample, upload_rate,
@@ -63,8 +65,7 @@ struct Rates {
     cut_and_sha3: Option<f64>,
 }
 
-const FUNCTIONS: [FingerprintAlgorithm; 2] =
-    [FingerprintAlgorithm::Blake3, FingerprintAlgorithm::Sha3];
+const FUNCTIONS: [Fingerprinter; 2] = [Fingerprinter::blake3(), Fingerprinter::sha3()];
 
 impl Devices {
     pub(crate) fn run(self, console: &Console) -> Result<Exit> {
@@ -94,8 +95,10 @@ impl Devices {
 }
 
 fn this_cpu(chunker: &Chunker, sample: &[u8]) -> Shown {
-    let [blake3, sha3] = FUNCTIONS
-        .map(|function| (!sample.is_empty()).then(|| cpu_rate(chunker, Some(function), sample, 2)));
+    let [blake3, sha3] = FUNCTIONS.map(|function| {
+        let rate = || cpu_rate(chunker, Some(&function), sample, NonZero::<usize>::MIN, 2);
+        (!sample.is_empty()).then(rate)
+    });
     let rates = Rates { copy: None, cut_and_blake3: blake3, cut_and_sha3: sha3 };
     let units = std::thread::available_parallelism().ok().map(|cores| cores.get() as u32);
     Shown { rates, units, ..nothing("cpu".into(), true) }
@@ -124,14 +127,9 @@ fn rates(name: Name, chunker: &Chunker, sample: &[u8]) -> Result<Rates, RunError
     let device = open(name)?;
     let copy = upload_rate(&*device, sample.len(), Memory::Pinned, 2)?;
     let mut rates = Rates { copy: Some(copy), ..Rates::default() };
-    for function in FUNCTIONS {
-        let settings = Settings::new(Some(function));
-        let rate = Some(device_rate(&*device, chunker, &settings, sample, 2)?);
-        match function {
-            FingerprintAlgorithm::Sha3 => rates.cut_and_sha3 = rate,
-            _ => rates.cut_and_blake3 = rate,
-        }
-    }
+    let [blake3, sha3] = FUNCTIONS
+        .map(|function| device_rate(&*device, chunker, &Settings::new(Some(function)), sample, 2));
+    (rates.cut_and_blake3, rates.cut_and_sha3) = (Some(blake3?), Some(sha3?));
     Ok(rates)
 }
 

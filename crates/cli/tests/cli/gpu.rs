@@ -1,6 +1,9 @@
 //! Devices on the command line. No test needs a GPU: OpenCL runs on the CPU.
 
-use onefold_testkit::{random, skip, text};
+use std::fs::{self, File};
+use std::path::Path;
+
+use onefold_testkit::{build_fake_cuda, random, skip, text};
 use serde_json::Value;
 
 use crate::lab::{Lab, Ran, number};
@@ -120,6 +123,89 @@ fn auto_uses_the_cpu_where_no_gpu_is_faster_and_says_why() {
     assert!(ram.stderr.contains("the CPU is used: no device cuts by ram"), "{ram:#?}");
 }
 
+/// Runs `line` with `input`, and with a driver of CUDA in `drivers` that does `wrong`.
+fn with_cuda(lab: &Lab, drivers: &Path, wrong: &str, line: &str, input: &str) -> Ran {
+    let mut command = lab.command(line);
+    command.env("LD_LIBRARY_PATH", drivers).env("FAKE_CUDA", wrong);
+    command.env("ONEFOLD_PASSWORD", "password").stdin(File::open(lab.path(input)).unwrap());
+    Ran::of(line, command.output().unwrap())
+}
+
+/// The file `/stdin` of the last snapshot of `repo`.
+fn last_stdin(lab: &Lab) -> Vec<u8> {
+    let mut command = lab.command("dump --repo repo latest /stdin");
+    command.env("ONEFOLD_PASSWORD", "password").output().unwrap().stdout
+}
+
+#[test]
+fn a_backup_by_a_device_is_that_of_the_cpu() {
+    let lab = Lab::new();
+    let drivers = lab.path("drivers");
+    fs::create_dir(&drivers).unwrap();
+    if !build_fake_cuda(&drivers) {
+        return;
+    }
+    let data = [random(1, 900_000), text(2, 200_000), vec![0; 400_000]].concat();
+    lab.write("data", &data);
+    let run = |wrong: &str, line: &str| with_cuda(&lab, &drivers, wrong, line, "data");
+    // of an encrypted repository the fingerprints have a key
+    run("nothing", "init repo").expect(0);
+    let backup = "backup --repo repo --stdin --json";
+    let by_device = run("nothing", &format!("{backup} --compute cuda:0 -v")).expect(0);
+    assert!(by_device.stderr.contains("cuda:0 (fake) was chosen"), "{by_device:#?}");
+    assert!(last_stdin(&lab) == data);
+    let by_cpu = run("nothing", backup).expect(0);
+    let summary: Value = serde_json::from_str(by_cpu.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(number(&summary, "bytes"), 1_500_000);
+    // the tree has another time
+    assert!(number(&summary, "new_bytes") < 1000, "{summary}");
+    run("nothing", "check --repo repo --read-data").expect(0);
+}
+
+#[test]
+fn a_device_that_is_lost_during_a_backup_is_named_and_auto_takes_none_that_is_slower() {
+    let lab = Lab::new();
+    let drivers = lab.path("drivers");
+    fs::create_dir(&drivers).unwrap();
+    if !build_fake_cuda(&drivers) {
+        return;
+    }
+    lab.write("data", random(1, 1_000_000));
+    let run = |wrong: &str, line: &str| with_cuda(&lab, &drivers, wrong, line, "data");
+    run("nothing", "init repo").expect(0);
+    let lost = run("lost soon", "backup --repo repo --stdin --compute cuda:0");
+    lost.expect(1).says(&["no snapshot was made", "cuda:0 (fake) failed: "]);
+    let none = run("no device", "backup --repo repo --stdin --compute cuda:0");
+    none.expect(1).says(&["cuda has a driver here but no devices"]);
+    // a driver that runs on the host is no faster than the host
+    let auto = run("nothing", "backup --repo repo --stdin --compute auto -v").expect(0);
+    assert!(auto.stderr.contains("of the CPU"), "{auto:#?}");
+    assert!(last_stdin(&lab) == random(1, 1_000_000));
+}
+
+#[test]
+fn bench_run_times_a_device_beside_the_kernels() {
+    let lab = Lab::new();
+    if !has_opencl(&lab) {
+        return;
+    }
+    lab.write("data", random(1, 2 << 20));
+    let line = "bench run --data data --algorithms mincdc,ram --mean 16KiB --rounds 1";
+    let ran = lab.ok(&format!("{line} --device opencl:0 --json out.json"));
+    assert!(ran.stdout.contains("opencl:0"), "{ran:#?}");
+    let record: Value = serde_json::from_slice(&fs::read(lab.path("out.json")).unwrap()).unwrap();
+    let results = &record["results"][0];
+    let timed = |algorithm: &str| {
+        let entries = results["entries"].as_array().unwrap();
+        let entry = entries.iter().find(|entry| entry["algorithm"] == algorithm).unwrap();
+        let timings = entry["timings"].as_array().unwrap();
+        timings.iter().filter(|timing| timing["kernel"] == "opencl:0").count()
+    };
+    assert_eq!((timed("mincdc"), timed("ram")), (2, 0));
+    let missing = results["missing"].to_string();
+    assert!(missing.contains("no device cuts by ram"), "{missing}");
+}
+
 #[test]
 fn bench_gpu_keeps_what_it_measured() {
     let lab = Lab::new();
@@ -128,8 +214,7 @@ fn bench_gpu_keeps_what_it_measured() {
     }
     let line = "bench gpu --device opencl:0 --bytes 1MiB --equality 1MiB --rounds 1";
     lab.ok(&format!("{line} --json out.json --html out.html"));
-    let record: Value =
-        serde_json::from_slice(&std::fs::read(lab.path("out.json")).unwrap()).unwrap();
+    let record: Value = serde_json::from_slice(&fs::read(lab.path("out.json")).unwrap()).unwrap();
     let results = &record["results"];
     assert_eq!(number(results, "equal_bytes"), 1 << 20);
     assert_eq!(results["is_complete"], true);
@@ -137,6 +222,6 @@ fn bench_gpu_keeps_what_it_measured() {
     let is_cpu = results["is_cpu"].as_bool().unwrap();
     let notes = record["notes"].to_string();
     assert_eq!(notes.contains("no figure is of a GPU"), is_cpu, "{notes}");
-    let page = std::fs::read_to_string(lab.path("out.html")).unwrap();
+    let page = fs::read_to_string(lab.path("out.html")).unwrap();
     assert!(page.contains("figure 12"), "{page}");
 }

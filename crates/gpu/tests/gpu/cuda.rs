@@ -4,15 +4,14 @@
 //! that library in the way of the real one.
 
 use std::env;
-use std::path::Path;
 use std::process::Command;
 
 use onefold_cdc::{Algorithm, Chunker, Params};
-use onefold_fingerprint::FingerprintAlgorithm;
-use onefold_gpu::{Api, Name, OnLoss, Settings, list, open, run};
-use onefold_testkit::{random, skip};
+use onefold_fingerprint::Fingerprinter;
+use onefold_gpu::{Api, Chunk, Name, OnLoss, Resident, Settings, cut_resident, list, open, run};
+use onefold_testkit::{build_fake_cuda, random};
 
-use crate::support::{ALGORITHMS, FUNCTIONS, assert_like_cpu, inputs, params_of};
+use crate::support::{ALGORITHMS, assert_like_cpu, functions, inputs, params_of};
 
 /// Tells a run of the test program what to do with the driver.
 const TASK: &str = "ONEFOLD_GPU_TASK";
@@ -21,27 +20,10 @@ const CUDA: Name = Name { api: Api::Cuda, number: 0 };
 
 /// Runs the test `name` again with the driver, which does `wrong`; what it prints.
 fn with_driver(name: &str, wrong: &str) -> Option<String> {
-    if Command::new("g++").arg("--version").output().is_err() {
-        skip("g++ is not installed");
+    let folder = tempfile::tempdir().unwrap();
+    if !build_fake_cuda(folder.path()) {
         return None;
     }
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("libcuda.so.1");
-    let output = Command::new("g++")
-        .args(["-std=c++17", "-O1", "-fno-strict-aliasing", "-pthread", "-fPIC", "-shared"])
-        .args(["-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(here.join("kernels"))
-        .arg("-I")
-        .arg(here.join("tests"))
-        .arg(here.join("tests/fake_cuda.cpp"))
-        .arg("-o")
-        .arg(&library)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // the loader of the tests asks for the name without a number first
-    std::os::unix::fs::symlink(&library, folder.path().join("libcuda.so")).unwrap();
     let output = Command::new(env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(TASK, wrong)
@@ -71,14 +53,14 @@ fn cuda_is_like_the_cpu_on_a_driver_that_works() {
             assert_like_cpu(&*device, &params, None, &inputs[..3]);
         }
     }
-    for function in FUNCTIONS {
+    for function in &functions() {
         let params = Params::for_mean(Algorithm::MinCdc, 700).unwrap();
         assert_like_cpu(&*device, &params, Some(function), &inputs);
     }
     let chunker = Chunker::new(&Params::for_mean(Algorithm::Gear, 1000).unwrap()).unwrap();
     let data = random(2, 100_000);
     let settings =
-        Settings { segment: Some(20_000), ..Settings::new(Some(FingerprintAlgorithm::Blake3)) };
+        Settings { segment: Some(20_000), ..Settings::new(Some(Fingerprinter::blake3())) };
     let mut cuts = Vec::new();
     let summary = run(&*device, &chunker, &settings, &data[..], |piece| {
         cuts.extend(piece.chunks().map(|chunk| chunk.end as usize));
@@ -86,6 +68,18 @@ fn cuda_is_like_the_cpu_on_a_driver_that_works() {
     });
     assert_eq!(summary.unwrap().lost, None);
     assert!(chunker.cut_points(&data).eq(cuts));
+    for algorithm in [Algorithm::MinCdc, Algorithm::Gear] {
+        let chunker = Chunker::new(&Params::for_mean(algorithm, 1000).unwrap()).unwrap();
+        // SAFETY: the driver runs on the host, and there are bytes on both sides.
+        let there = unsafe { Resident::new(data[50..].as_ptr() as u64, data.len() - 100) };
+        let chunks = cut_resident(&*device, &chunker, Some(&Fingerprinter::sha3()), there).unwrap();
+        let bytes = &data[50..data.len() - 50];
+        assert!(chunker.cut_points(bytes).eq(chunks.iter().map(|chunk| chunk.end as usize)));
+        for Chunk { start, end, fingerprint } in chunks {
+            let expected = Fingerprinter::sha3().fingerprint(&bytes[start as usize..end as usize]);
+            assert_eq!(fingerprint, Some(expected), "{algorithm}, {start}");
+        }
+    }
 }
 
 /// What a user reads when something is wrong.

@@ -1,14 +1,14 @@
 //! Cuts and fingerprints equal the CPU's.
 
 use onefold_cdc::{Algorithm, ChunkSizes, Params, Secret};
-use onefold_fingerprint::FingerprintAlgorithm;
+use onefold_fingerprint::Fingerprinter;
 use onefold_gpu::{Device, Range, STRIP, Simulated, TILE};
 use onefold_testkit::random;
 use serde_json::Value;
 
 use crate::shim::{ADDRESS, THREAD, shim};
 use crate::support::{
-    ALGORITHMS, FUNCTIONS, assert_hashes_like_cpu, assert_like_cpu, inputs, opencl, params_of,
+    ALGORITHMS, assert_hashes_like_cpu, assert_like_cpu, functions, inputs, opencl, params_of,
 };
 
 /// Every rule on lengths at and around the windows, the strips and the tiles.
@@ -75,7 +75,7 @@ fn hashes_of_every_length(device: &dyn Device) {
     }
     // the last byte of the data, and what ends with it
     ranges.extend((1..40).map(|len| Range { start: data.len() - len, len }));
-    for function in FUNCTIONS {
+    for function in &functions() {
         assert_hashes_like_cpu(device, function, &data, &ranges);
         assert_hashes_like_cpu(device, function, &data, &[]);
         assert_hashes_like_cpu(device, function, &data, &ranges[..1]);
@@ -86,7 +86,7 @@ fn hashes_of_every_length(device: &dyn Device) {
 fn both_together(device: &dyn Device) {
     let data = inputs(4, 50_000);
     let data: Vec<&[u8]> = data.iter().map(|data| &data[..]).collect();
-    for function in FUNCTIONS {
+    for function in &functions() {
         for algorithm in [Algorithm::MinCdc, Algorithm::FastCdc] {
             let params = Params::new(algorithm, ChunkSizes::new(1000, 2000, 3000).unwrap());
             assert_like_cpu(device, &params, Some(function), &data);
@@ -124,7 +124,7 @@ fn opencl_hashes_like_the_cpu() {
 
 #[test]
 fn kernels_touch_no_memory_but_their_own() {
-    let Some(device) = shim(ADDRESS) else { return };
+    let Some(device) = shim(ADDRESS).map(|shim| shim.device()) else { return };
     cuts_at_every_kind_of_length(&device, &ALGORITHMS);
     cuts_of_every_kind_of_data(&device, &ALGORITHMS, 3000);
     hashes_of_every_length(&device);
@@ -133,7 +133,7 @@ fn kernels_touch_no_memory_but_their_own() {
 
 #[test]
 fn work_items_wait_for_what_others_write() {
-    let Some(device) = shim(THREAD) else { return };
+    let Some(device) = shim(THREAD).map(|shim| shim.device()) else { return };
     let data = inputs(5, TILE + 3000);
     let few = [&data[0][..], &data[2], &data[3]];
     for algorithm in ALGORITHMS {
@@ -142,7 +142,7 @@ fn work_items_wait_for_what_others_write() {
             assert_like_cpu(&device, params, None, &few);
         }
     }
-    for function in FUNCTIONS {
+    for function in &functions() {
         let params = Params::for_mean(Algorithm::MinCdc, 4000).unwrap();
         assert_like_cpu(&device, &params, Some(function), &few[..1]);
     }
@@ -199,7 +199,7 @@ fn devices_cut_where_the_vectors_say() {
 
 fn assert_vector(device: &dyn Device, params: &Params, data: &[u8], case: &Value) {
     let chunker = onefold_cdc::Chunker::new(params).unwrap();
-    let work = onefold_gpu::Work::new(&chunker, Some(FingerprintAlgorithm::Blake3)).unwrap();
+    let work = onefold_gpu::Work::new(&chunker, Some(&Fingerprinter::blake3())).unwrap();
     let mut lane = device.lane(data.len(), onefold_gpu::Memory::Pinned).unwrap();
     lane.input().copy_from_slice(data);
     let (cuts, _) = work.whole(&mut *lane, data.len()).unwrap();

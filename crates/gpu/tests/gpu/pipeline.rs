@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params};
-use onefold_fingerprint::{FingerprintAlgorithm, Fingerprinter};
+use onefold_fingerprint::Fingerprinter;
 use onefold_gpu::{
     Chunk, Device, Fault, GpuError, OnLoss, RunError, Settings, Simulated, Stage, Summary, run,
 };
@@ -15,7 +15,7 @@ use onefold_testkit::{cycle, low_entropy, random, text};
 use crate::support::{ALGORITHMS, opencl};
 
 fn settings(segment: usize, lanes: usize) -> Settings {
-    let common = Settings::new(Some(FingerprintAlgorithm::Blake3));
+    let common = Settings::new(Some(Fingerprinter::blake3()));
     Settings { segment: Some(segment), lanes, ..common }
 }
 

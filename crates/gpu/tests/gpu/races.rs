@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params};
-use onefold_fingerprint::FingerprintAlgorithm;
+use onefold_fingerprint::Fingerprinter;
 use onefold_gpu::{Device, Memory, OpenCl, Work};
 use onefold_testkit::{low_entropy, skip};
 
@@ -17,11 +17,17 @@ const ORACLE: &str = "/usr/lib/oclgrind/liboclgrind-rt-icd.so";
 const WATCHED: &str = "ONEFOLD_GPU_WATCHED";
 
 /// Errors that are made on purpose: the file, the text that is right, and the one that is wrong.
-const SEEDED: [(&str, &str, &str); 3] = [
+const SEEDED: [(&str, &str, &str); 4] = [
     // tiles are searched before they are there
     ("tile.h", "    WAIT_FOR_COPIES();\n", "    ;\n"),
     // candidates of one work-item over those of another
     ("candidates.h", "list[start + before] = found[0];", "list[start] = found[0];"),
+    // the least key of a group is read before all have given theirs
+    (
+        "primitives.h",
+        "    BARRIER(); /* the last call's result may still be read */\n    scratch[ITEM] = key;\n    BARRIER();",
+        "    BARRIER(); /* the last call's result may still be read */\n    scratch[ITEM] = key;",
+    ),
     // a value is joined before its neighbour has read it
     (
         "blake3.h",
@@ -41,11 +47,12 @@ fn work_a_little(device: &dyn Device) -> Result<(), String> {
             sizes
         };
         let chunker = Chunker::new(&Params::new(algorithm, sizes)).unwrap();
-        let work = Work::new(&chunker, Some(FingerprintAlgorithm::Blake3)).unwrap();
+        let work = Work::new(&chunker, Some(&Fingerprinter::blake3())).unwrap();
         let mut lane = device.lane(data.len(), Memory::Pinned).map_err(|e| e.to_string())?;
         lane.input().copy_from_slice(&data);
         let (cuts, _) = work.whole(&mut *lane, data.len()).map_err(|e| e.to_string())?;
-        if cuts != chunker.cut_points(&data).collect::<Vec<_>>() {
+        let there = work.whole_on_device(&mut *lane, data.len()).map_err(|e| e.to_string())?;
+        if there.0 != cuts || cuts != chunker.cut_points(&data).collect::<Vec<_>>() {
             return Err(format!("{algorithm} cuts elsewhere"));
         }
     }
@@ -107,7 +114,7 @@ fn the_thread_sanitizer_finds_seeded_races() {
     for (file, right, wrong) in SEEDED {
         let kernels = seeded(file, right, wrong);
         let Some(device) = build(THREAD, kernels.path()) else { return };
-        let found = work_a_little(&device);
+        let found = work_a_little(&device.device());
         let error = found.expect_err(wrong);
         let is_told =
             error.contains("data race") || error.contains("a copy that nothing waited for");

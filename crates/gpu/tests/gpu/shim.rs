@@ -1,15 +1,13 @@
 //! The kernels as a program that sanitizers watch, as a device: see `shim.cpp`.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 
-use onefold_gpu::{
-    Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, SPARE, Slot, opencl_source,
-};
+use onefold_gpu::{Argument, Arrays, Kernel, Simulated, Slot, opencl_source};
 use onefold_testkit::skip;
 
 /// The compiler, and what its sanitizers are called.
@@ -20,7 +18,7 @@ pub(crate) const THREAD: &str = "thread";
 /// The program under a sanitizer.
 pub(crate) struct Shim {
     program: PathBuf,
-    info: Info,
+    sanitizer: String,
 }
 
 /// The program under `sanitizer`; skips and returns `None` where there is no compiler.
@@ -52,16 +50,7 @@ pub(crate) fn build(sanitizer: &str, kernels: &Path) -> Option<Shim> {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let info = Info {
-        api: Api::Simulated,
-        number: 0,
-        name: format!("shim under {sanitizer}"),
-        memory: 1 << 30,
-        units: 1,
-        is_cpu: true,
-        driver: COMPILER.into(),
-    };
-    Some(Shim { program: keep(folder), info })
+    Some(Shim { program: keep(folder), sanitizer: sanitizer.to_owned() })
 }
 
 /// The program's place, whose folder stays until the tests end.
@@ -104,6 +93,15 @@ pub(crate) fn opencl_with_tests(seeded: Option<(&str, &str)>) -> String {
 }
 
 impl Shim {
+    /// A device whose kernels one process of the program runs.
+    pub(crate) fn device(&self) -> Simulated {
+        let process = Mutex::new(Process::start(&self.program));
+        let run = move |kernel, groups, arguments: &[Argument], arrays: &mut Arrays| {
+            launch(&mut process.lock().unwrap(), kernel, groups, arguments, arrays)
+        };
+        Simulated::with_kernels(format!("shim under {}", self.sanitizer), run)
+    }
+
     /// Runs `kernel` in a process of its own, on `arrays`, which change. An error is what the process
     /// said at its end.
     pub(crate) fn run(
@@ -191,93 +189,28 @@ impl Drop for Process {
     }
 }
 
-impl Device for Shim {
-    fn info(&self) -> &Info {
-        &self.info
-    }
-
-    fn lane(&self, bytes: usize, _: Memory) -> Result<Box<dyn Lane>, GpuError> {
-        let mut lane = ShimLane {
-            name: self.info.to_string(),
-            process: Process::start(&self.program),
-            input: vec![0; bytes],
-            slots: HashMap::new(),
-        };
-        lane.reserve(Slot::Data, bytes + SPARE)?;
-        Ok(Box::new(lane))
-    }
-}
-
-struct ShimLane {
-    name: String,
-    process: Process,
-    input: Vec<u8>,
-    slots: HashMap<Slot, Vec<u8>>,
-}
-
-impl Lane for ShimLane {
-    fn device(&self) -> &str {
-        &self.name
-    }
-
-    fn input(&mut self) -> &mut [u8] {
-        &mut self.input
-    }
-
-    /// The array is no longer than the bytes and those that are spared, so that every access behind them
-    /// is seen.
-    fn upload(&mut self, len: usize) -> Result<(), GpuError> {
-        let mut data = self.input[..len].to_vec();
-        data.resize(len + SPARE, 0xa5);
-        self.slots.insert(Slot::Data, data);
-        Ok(())
-    }
-
-    fn reserve(&mut self, slot: Slot, bytes: usize) -> Result<(), GpuError> {
-        self.slots.insert(slot, vec![0xa5; bytes]);
-        Ok(())
-    }
-
-    fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), GpuError> {
-        self.slots.get_mut(&slot).unwrap()[..bytes.len()].copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn read(&mut self, slot: Slot, into: &mut [u8]) -> Result<(), GpuError> {
-        into.copy_from_slice(&self.slots[&slot][..into.len()]);
-        Ok(())
-    }
-
-    fn launch(
-        &mut self,
-        kernel: Kernel,
-        groups: usize,
-        arguments: &[Argument],
-    ) -> Result<(), GpuError> {
-        let mut slots = Vec::new();
-        let values: Vec<Value> = arguments
-            .iter()
-            .map(|argument| match *argument {
-                Argument::Slot(slot) => {
-                    slots.push(slot);
-                    Value::Array(slots.len() - 1)
-                }
-                Argument::U32(word) => Value::Word(word),
-                Argument::U64(wide) => Value::Wide(wide),
-            })
-            .collect();
-        let mut arrays: Vec<Vec<u8>> = slots.iter().map(|slot| self.slots[slot].clone()).collect();
-        let ran = self.process.run(kernel.name(), groups, &values, &mut arrays);
-        ran.map_err(|reason| GpuError::Failed {
-            device: self.name.clone(),
-            call: kernel.name(),
-            reason,
-        })?;
-        self.slots.extend(slots.into_iter().zip(arrays));
-        Ok(())
-    }
-
-    fn wait(&mut self) -> Result<(), GpuError> {
-        Ok(())
-    }
+/// Runs `kernel` in `process`, which gets copies of the arrays that it is called with.
+fn launch(
+    process: &mut Process,
+    kernel: Kernel,
+    groups: usize,
+    arguments: &[Argument],
+    arrays: &mut Arrays,
+) -> Result<(), String> {
+    let mut slots = Vec::new();
+    let values: Vec<Value> = arguments
+        .iter()
+        .map(|argument| match *argument {
+            Argument::Slot(slot) => {
+                slots.push(slot);
+                Value::Array(slots.len() - 1)
+            }
+            Argument::U32(word) => Value::Word(word),
+            Argument::U64(wide) => Value::Wide(wide),
+        })
+        .collect();
+    let mut sent: Vec<Vec<u8>> = slots.iter().map(|slot: &Slot| arrays[slot].clone()).collect();
+    process.run(kernel.name(), groups, &values, &mut sent)?;
+    arrays.extend(slots.into_iter().zip(sent));
+    Ok(())
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use onefold_cdc::Chunker;
+use onefold_fingerprint::Fingerprint;
 
 use super::assemble::{LastSegment, OpenDirectory, OpenFile};
 use crate::tree::Entry;
@@ -17,6 +18,8 @@ pub(super) struct Batch {
     pub(super) buffer: Vec<u8>,
     /// Where each chunk lies in the buffer, file after file.
     pub(super) chunks: Vec<Range<usize>>,
+    /// The fingerprint of each chunk, if the reader knows them; else none.
+    pub(super) fingerprints: Vec<Fingerprint>,
     /// Which files the chunks belong to.
     pub(super) segments: Vec<Segment>,
     /// Entries that are complete as they are.

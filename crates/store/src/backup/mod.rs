@@ -8,10 +8,12 @@
 //! ```
 //!
 //! Every queue is bounded, so a slow stage holds back the ones before it and memory does not grow
-//! with the source. A storing thread claims each new chunk in the index, so a chunk is stored once
+//! with the source. An [`Accelerator`] may cut and fingerprint a large file in place of reader and
+//! storer. A storing thread claims each new chunk in the index, so a chunk is stored once
 //! however many threads meet it at the same time; that the claimer has not stored it yet does not
 //! matter, because the snapshot is put only after every container is durable.
 
+mod accelerator;
 mod assemble;
 mod batch;
 mod beneath;
@@ -34,7 +36,7 @@ mod walk;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
@@ -42,6 +44,8 @@ use onefold_cdc::Chunker;
 use onefold_container::{Codec, Compressor};
 use onefold_seal::ObjectId;
 
+use self::accelerator::Turns;
+pub use self::accelerator::{Accelerator, AcceleratorError};
 pub use self::options::{Compression, Marker, Options, Stream};
 use self::pack::{Packer, Press, Uploader};
 use self::parent::Parent;
@@ -277,6 +281,10 @@ impl<'a> Backup<'a> {
                 _ => None,
             },
             parent_time: parent.map(|snapshot| snapshot.time),
+            accelerated: options
+                .accelerator
+                .as_deref()
+                .map(|accelerator| Turns { accelerator, turn: Mutex::new(()) }),
             pool: pool_in,
             batches,
             readers: threads,

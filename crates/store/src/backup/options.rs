@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use super::accelerator::Accelerator;
 use crate::writing::commit::PROGRAM;
 
 /// How a backup is made.
@@ -43,6 +45,8 @@ pub struct Options {
     pub compression: Compression,
     /// Length in bytes at which a container is sealed.
     pub container_len: usize,
+    /// What cuts and fingerprints large files in place of the CPU, if anything.
+    pub accelerator: Option<Arc<dyn Accelerator>>,
     /// The program to record.
     pub program: String,
 }
@@ -65,6 +69,7 @@ impl Default for Options {
             threads: None,
             compression: Compression::Configured,
             container_len: 16 << 20,
+            accelerator: None,
             program: PROGRAM.into(),
         }
     }

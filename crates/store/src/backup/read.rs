@@ -15,8 +15,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, select_biased};
 use onefold_cdc::Chunker;
+use onefold_fingerprint::Fingerprint;
 use rustix::fs::CWD;
 
+use super::accelerator::{AcceleratorError, Input, Turns};
 use super::assemble::{LastSegment, OpenDirectory, OpenFile};
 use super::batch::{BATCH_LEN, Batch, Done, Segment};
 use super::beneath::{Directory, Held};
@@ -73,6 +75,8 @@ pub(super) struct Shared<'a> {
     pub(super) stream: Option<&'a Stream>,
     /// When the parent snapshot's backup began.
     pub(super) parent_time: Option<Time>,
+    /// What cuts and fingerprints large files and streams, if anything.
+    pub(super) accelerated: Option<Turns<'a>>,
     /// Empty buffers, for whoever starts a batch.
     pub(super) pool: Receiver<Vec<u8>>,
     pub(super) batches: Sender<Batch>,
@@ -302,13 +306,20 @@ impl Reader<'_> {
         };
         let file = OpenFile::new(Arc::clone(directory), slot);
         let chunker = self.shared.chunker;
+        let len = opened.content_len();
+        let read_next = |buffer: &mut [u8], done| opened.read_next(buffer, done);
+        if let Some(reading) = self.accelerated(len, &file, read_next) {
+            let (reading, content) = reading?;
+            self.finish(reading, &opened, content);
+            self.send()?;
+            return Ok(Ok(()));
+        }
         if self.shared.readers > 1 && Large::is_large(&opened, chunker) {
             self.share(Large::new(opened, file, chunker))?;
             return Ok(Ok(()));
         }
         let mut reading = Reading::at(file, self.filled, 0, 0);
-        let read_next = |buffer: &mut [u8], done| opened.read_next(buffer, done);
-        let content = self.content(opened.content_len(), &mut reading, read_next)?;
+        let content = self.content(len, &mut reading, read_next)?;
         self.finish(reading, &opened, content);
         Ok(Ok(()))
     }
@@ -347,11 +358,16 @@ impl Reader<'_> {
             reason,
         };
         let file = OpenFile::new(Arc::clone(directory), 0);
-        let mut reading = Reading::at(file, self.filled, 0, 0);
         let read_next = |buffer: &mut [u8], _| (&stream.input).read(buffer);
-        let size = self
-            .content(u64::MAX, &mut reading, read_next)?
-            .map_err(|error| failed(error.to_string()))?;
+        let (reading, size) = match self.accelerated(u64::MAX, &file, read_next) {
+            Some(read) => read?,
+            None => {
+                let mut reading = Reading::at(file, self.filled, 0, 0);
+                let size = self.content(u64::MAX, &mut reading, read_next)?;
+                (reading, size)
+            }
+        };
+        let size = size.map_err(|error| failed(error.to_string()))?;
         // A signal that stops the program on the other side as well looks like an end.
         self.shared.stop.check()?;
         (stream.expect_whole)().map_err(failed)?;
@@ -360,6 +376,55 @@ impl Reader<'_> {
         let node = Node::File { size, content, extents: None };
         self.finish_file(reading, Some(Entry { name: stream.name.clone(), meta, node }));
         Progress::add(&self.shared.progress.files, 1);
+        self.send()
+    }
+
+    /// Has the accelerator read, cut and fingerprint what [`content`](Self::content) would; `None` if it is
+    /// not for this file. The batch after it holds no chunks but those of `file`.
+    fn accelerated(
+        &mut self,
+        len: u64,
+        file: &Arc<OpenFile>,
+        read_next: impl Fn(&mut [u8], u64) -> io::Result<usize> + Send,
+    ) -> Option<Result<(Reading, io::Result<u64>), StoreError>> {
+        let shared = self.shared;
+        shared.accelerated.as_ref()?.with(len, |turns| {
+            self.send()?;
+            let mut reading = Reading::at(Arc::clone(file), 0, 0, 0);
+            let mut input = Input::new(len, shared.progress, shared.stop, read_next);
+            let mut stored = Ok(());
+            let ran =
+                turns.accelerator.run(shared.chunker, &mut input, &mut |chunk, fingerprint| {
+                    stored = self.push_known(&mut reading, chunk, fingerprint);
+                    stored.is_ok().then_some(()).ok_or_else(|| io::Error::other("stopped"))
+                });
+            shared.stop.check()?;
+            stored?;
+            let content = match ran {
+                Ok(()) => Ok(input.done),
+                Err(AcceleratorError::Read(error)) => Err(error),
+                Err(AcceleratorError::Lost(error)) => return Err(StoreError::Accelerator(error)),
+                Err(AcceleratorError::Store) => return Err(StoreError::Stopped),
+            };
+            Ok((reading, content))
+        })
+    }
+
+    /// Adds a copy of `chunk`, whose fingerprint is known, to the batch.
+    fn push_known(
+        &mut self,
+        reading: &mut Reading,
+        chunk: &[u8],
+        fingerprint: Fingerprint,
+    ) -> Result<(), StoreError> {
+        if self.filled + chunk.len() > self.batch.buffer.len() {
+            self.hand_over(reading)?;
+        }
+        let end = self.filled + chunk.len();
+        self.batch.buffer[self.filled..end].copy_from_slice(chunk);
+        self.filled = end;
+        self.batch.fingerprints.push(fingerprint);
+        self.push_chunks(reading, &[end]);
         Ok(())
     }
 
@@ -474,5 +539,11 @@ impl Reader<'_> {
 
 fn new_batch(shared: &Shared<'_>) -> Result<Batch, StoreError> {
     let buffer = shared.pool.recv().map_err(|_| StoreError::Stopped)?;
-    Ok(Batch { buffer, chunks: Vec::new(), segments: Vec::new(), entries: Vec::new() })
+    Ok(Batch {
+        buffer,
+        chunks: Vec::new(),
+        fingerprints: Vec::new(),
+        segments: Vec::new(),
+        entries: Vec::new(),
+    })
 }

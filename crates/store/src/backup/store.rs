@@ -28,10 +28,14 @@ fn store(
     fingerprints: &mut Vec<Fingerprint>,
     sink: &mut Sink<'_>,
 ) -> Result<Vec<u8>, StoreError> {
-    let Batch { buffer, chunks, segments, entries } = batch;
+    let Batch { buffer, chunks, fingerprints: known, segments, entries } = batch;
     let slices: Vec<&[u8]> = chunks.iter().map(|range| &buffer[range.clone()]).collect();
-    fingerprints.clear();
-    sink.fingerprinter().fingerprint_many(&slices, fingerprints);
+    if known.len() == slices.len() {
+        *fingerprints = known;
+    } else {
+        fingerprints.clear();
+        sink.fingerprinter().fingerprint_many(&slices, fingerprints);
+    }
     sink.prepare(fingerprints);
     for (fingerprint, chunk) in fingerprints.iter().zip(&slices) {
         sink.store_chunk(Content::Data, *fingerprint, chunk)?;

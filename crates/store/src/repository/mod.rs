@@ -78,6 +78,11 @@ impl Repository {
         &self.config
     }
 
+    /// What names the repository's chunks, with its key if it has one.
+    pub fn fingerprinter(&self) -> &Fingerprinter {
+        &self.fingerprinter
+    }
+
     pub(crate) fn assemble(
         objects: Arc<dyn Objects>,
         envelope: Envelope,

@@ -8,10 +8,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use onefold_bench::gpu::{Plan, Results, measure};
 use onefold_bench::{FEWEST_ROUNDS, Header, Record, command_line, report};
-use onefold_gpu::{Choice, Device, Info, Listed, Name, list, open};
+use onefold_gpu::{Choice, Device, open};
 use onefold_terminal::outputs::{STANDARD_OUTPUT, make_places, typed, write_text};
 
 use crate::console::Console;
+use crate::device::first_gpu;
 use crate::exit::Exit;
 use crate::interrupt::bar_until_signal;
 use crate::output::Output;
@@ -86,25 +87,7 @@ impl Gpu {
         match self.device {
             Choice::Cpu => bail!("--device cpu, expected a device to compare with the CPU"),
             Choice::Device(name) => Ok(open(name)?),
-            Choice::Auto => {
-                let mut reasons = Vec::new();
-                for Listed { api, devices } in list() {
-                    match devices {
-                        Ok(devices) => {
-                            if let Some(gpu) = devices.iter().find(|info| !info.is_cpu) {
-                                let &Info { api, number, .. } = gpu;
-                                return Ok(open(Name { api, number })?);
-                            }
-                            reasons.push(format!("{api} has only the CPU in another form"));
-                        }
-                        Err(error) => reasons.push(error.to_string()),
-                    }
-                }
-                bail!(
-                    "there is no GPU here: {}; name a device with --device to measure it anyway",
-                    reasons.join("; ")
-                );
-            }
+            Choice::Auto => Ok(open(first_gpu()?)?),
         }
     }
 
@@ -172,8 +155,16 @@ fn lines(results: &Results) -> Vec<String> {
     }
     lines.extend(table::lines(&rows, &[0, 2, 3, 4]));
     lines.push(String::new());
-    let header =
-        ["Algorithm", "Fingerprint", "Device", "1 thread", "All threads", "Resident cut", "hash"];
+    let header = [
+        "Algorithm",
+        "Fingerprint",
+        "Device",
+        "1 thread",
+        "All threads",
+        "Resident search",
+        "cut",
+        "hash",
+    ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for rate in &results.rates {
         rows.push(vec![
@@ -182,11 +173,12 @@ fn lines(results: &Results) -> Vec<String> {
             gigabytes(rate.device_bytes_per_second),
             gigabytes(rate.cpu_bytes_per_second),
             gigabytes(rate.all_threads_bytes_per_second),
+            gigabytes(rate.resident_search_bytes_per_second),
             gigabytes(rate.resident_cut_bytes_per_second),
             rate.resident_fingerprint_bytes_per_second.map_or("-".into(), gigabytes),
         ]);
     }
-    lines.extend(table::lines(&rows, &[2, 3, 4, 5, 6]));
+    lines.extend(table::lines(&rows, &[2, 3, 4, 5, 6, 7]));
     for target in &results.targets {
         let met = if target.is_met() { "met" } else { "not met" };
         lines.push(format!(

@@ -142,6 +142,7 @@ impl Recommend {
             sample: self.sample,
             fingerprints: true,
             threads: NonZero::<usize>::MIN,
+            device: None,
         }
     }
 }

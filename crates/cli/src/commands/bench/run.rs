@@ -3,21 +3,28 @@
 use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use anyhow::Result;
 use clap::Args;
 use indicatif::HumanBytes;
 use onefold_bench::equal_mean::Borders;
+#[cfg(feature = "gpu")]
+use onefold_bench::gpu::OnDevice;
 use onefold_bench::run::{self, Entry, Plan, Results, Timing, Work};
 use onefold_bench::{
-    FEWEST_ROUNDS, Header, Record, Source, Unreadable, Watch, command_line, report,
+    FEWEST_ROUNDS, Header, Offload, Record, Source, Unreadable, Watch, command_line, report,
 };
 use onefold_cdc::Kernel;
+#[cfg(feature = "gpu")]
+use onefold_gpu::open;
 use onefold_terminal::outputs::{STANDARD_OUTPUT, make_places, typed, write_text};
 
 use super::choices::{Choice, SchemeChoice, chosen, chosen_schemes, kernels, mean, schemes};
 use crate::console::Console;
 use crate::count;
+#[cfg(feature = "gpu")]
+use crate::device::first_gpu;
 use crate::exit::Exit;
 use crate::interrupt::bar_until_signal;
 use crate::output::Output;
@@ -37,6 +44,7 @@ Examples:
       --json src.json
   onefold bench run --data a.tar b.tar --equalise-mean --kernels auto
   onefold bench run --data disk.img --algorithms mincdc,restic,borg --mean 1MiB
+  onefold bench run --data disk.img --algorithms mincdc,gear --device cuda:0
 
 Exit codes: 3 if something could not be read and is missing from the result; 130 after Ctrl-C.
 
@@ -84,6 +92,10 @@ pub(super) struct Run {
     /// Do not measure fingerprinting
     #[arg(long)]
     no_fingerprints: bool,
+    /// Also time this device: cuda:N or opencl:N, or auto for the first that is no CPU if there is one
+    #[cfg(feature = "gpu")]
+    #[arg(long, value_name = "DEVICE", default_value_t = onefold_gpu::Choice::Cpu)]
+    device: onefold_gpu::Choice,
     /// Write all results as JSON to OUT, or to standard output instead of the tables
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = STANDARD_OUTPUT)]
     json: Option<PathBuf>,
@@ -117,12 +129,14 @@ impl Run {
         results: &mut Vec<Results>,
         console: &Console,
     ) -> Result<()> {
+        let device = self.device(console)?;
         let watch = bar_until_signal(console, "the results so far will be shown")?;
         for source in sources {
             tell_unreadable(source.unreadable(), console);
             for borders in self.borders() {
                 let known = source.unreadable().len();
-                let measured = run::run(source, &self.plan(borders), &watch)?;
+                let plan = self.plan(borders, device.clone());
+                let measured = run::run(source, &plan, &watch)?;
                 tell_unreadable(&measured.unreadable[known..], console);
                 results.push(measured);
                 if watch.is_cancelled() {
@@ -149,7 +163,29 @@ impl Run {
         }
     }
 
-    fn plan(&self, borders: Borders) -> Plan {
+    /// The device to time.
+    #[cfg(feature = "gpu")]
+    fn device(&self, console: &Console) -> Result<Option<Rc<dyn Offload>>> {
+        let name = match self.device {
+            onefold_gpu::Choice::Cpu => return Ok(None),
+            onefold_gpu::Choice::Device(name) => name,
+            onefold_gpu::Choice::Auto => match first_gpu() {
+                Ok(name) => name,
+                Err(error) => {
+                    console.notice(format_args!("not measured: {error}"));
+                    return Ok(None);
+                }
+            },
+        };
+        Ok(Some(Rc::new(OnDevice::new(open(name)?))))
+    }
+
+    #[cfg(not(feature = "gpu"))]
+    fn device(&self, _: &Console) -> Result<Option<Rc<dyn Offload>>> {
+        Ok(None)
+    }
+
+    fn plan(&self, borders: Borders, device: Option<Rc<dyn Offload>>) -> Plan {
         Plan {
             schemes: chosen_schemes(&self.algorithms),
             means: self.mean.clone(),
@@ -160,6 +196,7 @@ impl Run {
             sample: self.sample,
             fingerprints: !self.no_fingerprints,
             threads: self.threads,
+            device,
         }
     }
 
@@ -342,6 +379,7 @@ fn speed_ups(results: &Results) -> Vec<String> {
             let (Some(one), Some(speed)) = (one, timing.bytes_per_second()) else { continue };
             match (timing.work, timing.threads) {
                 (Work::CutInTwoStages, _) => cells.push(format!("two stages {:.1}", speed / one)),
+                (Work::Cut, 0) => cells.push(format!("{} {:.1}", timing.kernel, speed / one)),
                 (Work::Cut, threads) if threads > 1 => {
                     cells.push(format!("{threads} threads {:.1}", speed / one));
                 }
@@ -355,7 +393,10 @@ fn speed_ups(results: &Results) -> Vec<String> {
     if rows.is_empty() {
         return rows.concat();
     }
-    let mut lines = vec![String::new(), "times as fast: kernels as scalar, threads as one".into()];
+    let mut lines = vec![
+        String::new(),
+        "times as fast: kernels as scalar, threads and devices as one thread".into(),
+    ];
     lines.extend(table::lines(&rows, &[]));
     lines
 }
