@@ -11,7 +11,7 @@ use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
 use crate::workspace::{self, Cargo};
 use crate::{
-    azure_server, cluster_demo, dataset, gpu_kernels, guest_kernel, instructions, jobs,
+    azure_server, cluster_demo, dataset, dist, gpu_kernels, guest_kernel, instructions, jobs,
     old_program, programs, s3_server, tidy, wheel,
 };
 
@@ -62,6 +62,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     if options.area.is_none_or(|area| area == Area::Languages) {
         check_languages(options, cargo, &mut checks, &mut tally);
+    }
+    if options.area.is_none_or(|area| area == Area::Packages) {
+        check_packages(options, cargo, &mut checks, &mut tally);
     }
     if options.area.is_none_or(|area| area == Area::Gpu) {
         checks.run("gpu-kernels", || check_gpu_kernels(cargo, &mut tally));
@@ -138,6 +141,23 @@ fn check_languages(options: &Options, cargo: Cargo, checks: &mut Checks, tally: 
         publish.args(["publish", "--dry-run", "--allow-dirty"]);
         succeeds(publish.args(PUBLISHED.iter().flat_map(|package| ["--package", *package])))
     });
+}
+
+/// What of the packages is checked without installing them.
+fn check_packages(options: &Options, cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
+    for (name, check) in dist::CHECKS {
+        if options.offline {
+            tally.note_skip(name, "offline: it takes tools of registries");
+            continue;
+        }
+        checks.run(name, || match check(cargo) {
+            Ok(()) => true,
+            Err(error) => {
+                println!("test: {error:#}");
+                false
+            }
+        });
+    }
 }
 
 /// The tests of the chunkers on other kinds of CPU, and how many instructions they take.

@@ -21,9 +21,6 @@ const PACKAGES: &[&str] = &[
     "pandas",
     "dask[dataframe]",
     "fsspec",
-    "nbclient",
-    "nbformat",
-    "ipykernel",
     "mypy",
 ];
 

@@ -1,23 +1,18 @@
 //! Objects in an emulator of Azure Blob Storage, over a way that is reliable and over one that is not.
 
-use std::cell::Cell;
+mod places;
+
 use std::time::Duration;
 
 use bytes::Bytes;
 use onefold_backend::{
     BackendError, BucketLocation, ErrorKind, Objects, RemoteObjects, RemoteOptions, RetryPolicy,
-    Retrying, conformance,
+    Retrying,
 };
 use onefold_testkit::AzureServer;
-use onefold_testkit::s3::{Fate, Mishaps, Outage, Proxy, Rules};
+use onefold_testkit::s3::{Outage, Proxy, Rules};
 
-const NO_MISHAPS: Mishaps = Mishaps { seed: 0, one_in: 0 };
-
-const POLICY: RetryPolicy = RetryPolicy {
-    first: Duration::from_millis(5),
-    longest: Duration::from_millis(20),
-    total: Duration::from_secs(30),
-};
+use crate::places::{MISHAPS, NO_MISHAPS, POLICY, conform, conform_over_mishaps};
 
 fn options(url: &str) -> RemoteOptions {
     let settings = [
@@ -38,28 +33,15 @@ fn open_at(url: &str, prefix: &str) -> RemoteObjects {
 #[test]
 fn objects_in_azure_conform() {
     let Some(server) = AzureServer::start() else { return };
-    let count = Cell::new(0);
-    conformance::objects(|| {
-        count.set(count.get() + 1);
-        Box::new(open_at(&server.url(), &format!("conform/{}", count.get())))
-    });
+    conform(|prefix| open_at(&server.url(), prefix));
 }
 
 #[test]
 fn objects_in_azure_conform_over_a_way_that_loses_every_fourth_request() {
     let Some(server) = AzureServer::start() else { return };
-    let proxy = Proxy::start(server.address(), Rules::Conditions, Mishaps { seed: 5, one_in: 4 });
+    let proxy = Proxy::start(server.address(), Rules::Conditions, MISHAPS);
     let url = AzureServer::url_at(&proxy.url());
-    let count = Cell::new(0);
-    conformance::objects(|| {
-        count.set(count.get() + 1);
-        let remote = open_at(&url, &format!("faulty/{}", count.get()));
-        Box::new(Retrying::new(remote, &url, POLICY))
-    });
-    let fates = proxy.fates();
-    for mishap in Fate::MISHAPS {
-        assert!(fates.contains_key(&mishap), "{mishap:?} never happened: {fates:?}");
-    }
+    conform_over_mishaps(&proxy, |prefix| open_at(&url, prefix));
 }
 
 #[test]

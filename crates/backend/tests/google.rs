@@ -1,22 +1,17 @@
 //! Objects as in Google Cloud Storage: the requests that its client makes, answered by the server of S3, which
 //! takes Google's conditions for its own.
 
-use std::cell::Cell;
+mod places;
+
 use std::time::Duration;
 
 use onefold_backend::{
     BackendError, BucketLocation, ErrorKind, Objects, RemoteObjects, RemoteOptions, RetryPolicy,
-    Retrying, conformance,
+    Retrying,
 };
-use onefold_testkit::s3::{Fate, Mishaps, Outage, Proxy, Rules, S3Server};
+use onefold_testkit::s3::{Outage, Proxy, Rules, S3Server};
 
-const NO_MISHAPS: Mishaps = Mishaps { seed: 0, one_in: 0 };
-
-const POLICY: RetryPolicy = RetryPolicy {
-    first: Duration::from_millis(5),
-    longest: Duration::from_millis(20),
-    total: Duration::from_secs(30),
-};
+use crate::places::{MISHAPS, NO_MISHAPS, POLICY, conform, conform_over_mishaps};
 
 fn options(url: &str) -> RemoteOptions {
     let settings = vec![("STORAGE_EMULATOR_HOST".to_owned(), url.to_owned())];
@@ -33,27 +28,14 @@ fn open_at(url: &str, prefix: &str) -> RemoteObjects {
 fn objects_of_google_conform() {
     let Some(server) = S3Server::start() else { return };
     let proxy = Proxy::start(server.address(), Rules::Conditions, NO_MISHAPS);
-    let count = Cell::new(0);
-    conformance::objects(|| {
-        count.set(count.get() + 1);
-        Box::new(open_at(&proxy.url(), &format!("conform/{}", count.get())))
-    });
+    conform(|prefix| open_at(&proxy.url(), prefix));
 }
 
 #[test]
 fn objects_of_google_conform_over_a_way_that_loses_every_fourth_request() {
     let Some(server) = S3Server::start() else { return };
-    let proxy = Proxy::start(server.address(), Rules::Conditions, Mishaps { seed: 5, one_in: 4 });
-    let count = Cell::new(0);
-    conformance::objects(|| {
-        count.set(count.get() + 1);
-        let remote = open_at(&proxy.url(), &format!("faulty/{}", count.get()));
-        Box::new(Retrying::new(remote, &proxy.url(), POLICY))
-    });
-    let fates = proxy.fates();
-    for mishap in Fate::MISHAPS {
-        assert!(fates.contains_key(&mishap), "{mishap:?} never happened: {fates:?}");
-    }
+    let proxy = Proxy::start(server.address(), Rules::Conditions, MISHAPS);
+    conform_over_mishaps(&proxy, |prefix| open_at(&proxy.url(), prefix));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Objects in a real S3 server, over a way that is reliable and over one that is not.
 
-use std::cell::Cell;
+mod places;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -15,18 +16,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use onefold_backend::{
     BackendError, BucketLocation, ErrorKind, Objects, RateLimit, RemoteObjects, RemoteOptions,
-    Request, RetryPolicy, Retrying, Span, conformance,
+    Request, RetryPolicy, Retrying, Span,
 };
 use onefold_testkit::random;
 use onefold_testkit::s3::{Fate, Mishaps, Outage, Proxy, Rules, S3Server};
 
-const NO_MISHAPS: Mishaps = Mishaps { seed: 0, one_in: 0 };
-
-const POLICY: RetryPolicy = RetryPolicy {
-    first: Duration::from_millis(5),
-    longest: Duration::from_millis(20),
-    total: Duration::from_secs(30),
-};
+use crate::places::{MISHAPS, NO_MISHAPS, POLICY, conform, conform_over_mishaps};
 
 /// A bucket's part at `url`, of which no other test knows.
 fn open_at(url: &str, prefix: &str, conditional_put: bool) -> RemoteObjects {
@@ -59,29 +54,15 @@ fn with_server(test: impl FnOnce(&S3Server)) {
 #[test]
 fn remote_objects_conform() {
     with_server(|server| {
-        let count = Cell::new(0);
-        conformance::objects(|| {
-            count.set(count.get() + 1);
-            Box::new(open_at(&server.url(), &format!("conform/{}", count.get()), true))
-        });
+        conform(|prefix| open_at(&server.url(), prefix, true));
     });
 }
 
 #[test]
 fn objects_conform_over_a_way_that_loses_every_fourth_request() {
     with_server(|server| {
-        let proxy =
-            Proxy::start(server.address(), Rules::Conditions, Mishaps { seed: 5, one_in: 4 });
-        let count = Cell::new(0);
-        conformance::objects(|| {
-            count.set(count.get() + 1);
-            let remote = open_at(&proxy.url(), &format!("faulty/{}", count.get()), true);
-            Box::new(Retrying::new(remote, &proxy.url(), POLICY))
-        });
-        let fates = proxy.fates();
-        for mishap in Fate::MISHAPS {
-            assert!(fates.contains_key(&mishap), "{mishap:?} never happened: {fates:?}");
-        }
+        let proxy = Proxy::start(server.address(), Rules::Conditions, MISHAPS);
+        conform_over_mishaps(&proxy, |prefix| open_at(&proxy.url(), prefix, true));
     });
 }
 

@@ -153,6 +153,10 @@ impl Dataset {
 
 /// An empty buffer for `len` bytes, in huge pages where the system offers them: with small ones
 /// the fastest chunkers would be held up by address translation, and that by chance.
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(unused_mut, reason = "only Linux is asked for huge pages")
+)]
 fn buffer(len: usize) -> Vec<u8> {
     let mut buffer = Vec::with_capacity(len);
     #[cfg(target_os = "linux")]

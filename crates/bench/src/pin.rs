@@ -1,16 +1,11 @@
 //! A thread that stays where it is.
 
-use std::marker::PhantomData;
-
-use anyhow::{Context, Result};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use anyhow::Result;
 
 /// Keeps the thread that made it to some CPUs, as well as threads that it starts, until it is
 /// dropped.
 pub struct Pin {
-    before: CpuSet,
-    /// Another thread could not undo it.
-    of_this_thread: PhantomData<*const ()>,
+    _kept: system::Kept,
 }
 
 impl Pin {
@@ -25,30 +20,76 @@ impl Pin {
     }
 
     fn to_these(cpus: &[usize]) -> Result<Self> {
-        let place = || format!("cannot keep to CPUs {cpus:?}");
-        let before = sched_getaffinity(None).with_context(place)?;
-        let mut kept = CpuSet::new();
-        cpus.iter().for_each(|cpu| kept.set(*cpu));
-        sched_setaffinity(None, &kept).with_context(place)?;
-        Ok(Self { before, of_this_thread: PhantomData })
+        Ok(Self { _kept: system::Kept::to(cpus)? })
     }
 }
 
-/// The last `count` CPUs that this thread may use, or all if they are fewer; the last one first.
-pub fn last_cpus(count: usize) -> Result<Vec<usize>> {
-    let allowed = sched_getaffinity(None).context("cannot ask for the CPUs of this thread")?;
-    Ok((0..CpuSet::MAX_CPU).rev().filter(|&cpu| allowed.is_set(cpu)).take(count).collect())
-}
+pub use system::last_cpus;
 
-impl Drop for Pin {
-    fn drop(&mut self) {
-        // CPUs that were taken from this process meanwhile are no reason to stop
-        let _ = sched_setaffinity(None, &self.before);
+#[cfg(target_os = "linux")]
+mod system {
+    use std::marker::PhantomData;
+
+    use anyhow::{Context, Result};
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    pub(super) struct Kept {
+        before: CpuSet,
+        /// Another thread could not undo it.
+        of_this_thread: PhantomData<*const ()>,
+    }
+
+    impl Kept {
+        pub(super) fn to(cpus: &[usize]) -> Result<Self> {
+            let place = || format!("cannot keep to CPUs {cpus:?}");
+            let before = sched_getaffinity(None).with_context(place)?;
+            let mut kept = CpuSet::new();
+            cpus.iter().for_each(|cpu| kept.set(*cpu));
+            sched_setaffinity(None, &kept).with_context(place)?;
+            Ok(Self { before, of_this_thread: PhantomData })
+        }
+    }
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            // CPUs that were taken from this process meanwhile are no reason to stop
+            let _ = sched_setaffinity(None, &self.before);
+        }
+    }
+
+    /// The last `count` CPUs that this thread may use, or all if they are fewer; the last one first.
+    pub fn last_cpus(count: usize) -> Result<Vec<usize>> {
+        let allowed = sched_getaffinity(None).context("cannot ask for the CPUs of this thread")?;
+        Ok((0..CpuSet::MAX_CPU).rev().filter(|&cpu| allowed.is_set(cpu)).take(count).collect())
     }
 }
 
-#[cfg(test)]
+/// Elsewhere the system moves threads as it likes.
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::thread;
+
+    use anyhow::Result;
+
+    pub(super) struct Kept;
+
+    impl Kept {
+        pub(super) fn to(_: &[usize]) -> Result<Self> {
+            Ok(Self)
+        }
+    }
+
+    /// The last `count` CPUs, or all if they are fewer; the last one first.
+    pub fn last_cpus(count: usize) -> Result<Vec<usize>> {
+        let cpus = thread::available_parallelism()?.get();
+        Ok((0..cpus).rev().take(count).collect())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use rustix::thread::sched_getaffinity;
+
     use super::*;
 
     #[test]

@@ -114,7 +114,11 @@ pub(crate) enum Command {
     Find(commands::find::Find),
     Dump(commands::dump::Dump),
     Restore(commands::restore::Restore),
+    #[cfg(target_os = "linux")]
     Mount(commands::mount::Mount),
+    #[cfg(not(target_os = "linux"))]
+    #[command(hide = true)]
+    Mount(commands::absent::Absent),
     Copy(commands::copy::Copy),
     Import(Box<commands::import::Import>),
     Diff(commands::diff::Diff),
@@ -126,6 +130,9 @@ pub(crate) enum Command {
     Algorithms(commands::algorithms::Algorithms),
     #[cfg(feature = "gpu")]
     Devices(commands::devices::Devices),
+    #[cfg(not(feature = "gpu"))]
+    #[command(hide = true)]
+    Devices(commands::absent::Absent),
     Bench(commands::bench::Bench),
     Key(commands::key::Key),
     Cache(commands::cache::Cache),
@@ -135,7 +142,7 @@ pub(crate) enum Command {
     Cluster(commands::cluster::Cluster),
     #[cfg(not(feature = "cluster"))]
     #[command(hide = true)]
-    Cluster(crate::cluster::Absent),
+    Cluster(commands::absent::Absent),
     Incremental(commands::incremental::Incremental),
     #[command(hide = true)]
     Trace(commands::moved::Moved),
@@ -154,7 +161,10 @@ impl Command {
             Self::Find(find) => find.run(console),
             Self::Dump(dump) => dump.run(console),
             Self::Restore(restore) => restore.run(console),
+            #[cfg(target_os = "linux")]
             Self::Mount(mount) => mount.run(console),
+            #[cfg(not(target_os = "linux"))]
+            Self::Mount(absent) => absent.refuse(commands::absent::Lack::Mounts),
             Self::Copy(copy) => copy.run(console),
             Self::Import(import) => import.run(console),
             Self::Diff(diff) => diff.run(console),
@@ -166,12 +176,17 @@ impl Command {
             Self::Algorithms(algorithms) => algorithms.run(console),
             #[cfg(feature = "gpu")]
             Self::Devices(devices) => devices.run(console),
+            #[cfg(not(feature = "gpu"))]
+            Self::Devices(absent) => absent.refuse(commands::absent::Lack::Gpus),
             Self::Bench(bench) => bench.run(console),
             Self::Key(key) => key.run(console),
             Self::Cache(cache) => cache.run(console),
             Self::Volume(volume) => volume.run(console),
             Self::Serve(serve) => serve.run(console),
+            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.run(console),
+            #[cfg(not(feature = "cluster"))]
+            Self::Cluster(absent) => absent.refuse(crate::cluster::Unavailable),
             Self::Incremental(incremental) => incremental.run(),
             Self::Trace(moved) => moved.refuse("trace", "trace"),
             Self::Completion(completion) => completion.run(),

@@ -11,6 +11,7 @@ use serde::Serialize;
 use tracing::error;
 
 use crate::cluster::Unavailable;
+use crate::commands::absent::Lack;
 use crate::commands::bench::TooSmall;
 use crate::commands::moved::MovedToLab;
 use crate::console::Console;
@@ -121,6 +122,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     }
     if let Some(moved) = error.downcast_ref::<MovedToLab>() {
         return Some(moved.hint());
+    }
+    if let Some(lack) = error.downcast_ref::<Lack>() {
+        return Some(lack.hint());
     }
     if let Some(unavailable) = error.downcast_ref::<Unavailable>() {
         return Some(unavailable.hint());

@@ -30,6 +30,7 @@ mod index_place;
 mod interrupt;
 mod memory;
 mod memory_place;
+#[cfg(target_os = "linux")]
 mod mount;
 mod output;
 mod place;

@@ -5,6 +5,7 @@
 //! Owners are numbers. Holes are written as zeros. Tar cannot represent sockets.
 
 use onefold_store::tree::{Entry, Meta, Node, Time};
+use rustix::fs::Dev;
 
 /// Everything in an archive is padded to a multiple of this.
 const BLOCK: usize = 512;
@@ -137,8 +138,8 @@ fn block(header: &Header<'_>) -> [u8; BLOCK] {
     put(156, &[*kind]);
     put(157, &link[..link.len().min(100)]);
     put(257, b"ustar\x0000");
-    put(329, &device_number(rustix::fs::major(*rdev)));
-    put(337, &device_number(rustix::fs::minor(*rdev)));
+    put(329, &device_number(rustix::fs::major(*rdev as Dev)));
+    put(337, &device_number(rustix::fs::minor(*rdev as Dev)));
     let sum: u64 = block.iter().map(|byte| u64::from(*byte)).sum();
     block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     block

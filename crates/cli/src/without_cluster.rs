@@ -2,13 +2,11 @@
 //! user names a cluster, the program says that it has none.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
 use std::fmt;
 
 use anyhow::Result;
 use clap::Args;
 
-use crate::console::Console;
 use crate::exit::Exit;
 
 /// The location of a cluster, which there is none of.
@@ -38,22 +36,6 @@ impl CephArgs {
 
 /// A namespace of a pool of Ceph, which there is none of.
 pub(crate) enum Reached {}
-
-/// A command that only clusters have.
-#[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Absent {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<OsString>,
-}
-
-impl Absent {
-    /// Refuses the command.
-    pub(crate) fn run(self, _: &Console) -> Result<Exit> {
-        let Self { words: _ } = self;
-        Err(Unavailable.into())
-    }
-}
 
 /// The program was built without clusters.
 #[derive(Debug)]

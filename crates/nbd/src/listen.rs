@@ -10,10 +10,10 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Mode, fchmod};
-use rustix::io::Errno;
+use rustix::fs::{Mode, RawMode, fchmod};
+use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketType, bind, getsockname, listen, socket, sockopt,
 };
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -27,6 +27,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 const ASK_EVERY: Duration = Duration::from_secs(10);
 const ASK_TIMES: u32 = 6;
 /// The user timeout: how long sent bytes may stay unacknowledged. The kernel sends no probes meanwhile.
+#[cfg(target_os = "linux")]
 const UNANSWERED: Duration = Duration::from_secs(120);
 
 /// Bytes that a Unix socket may hold until the client reads them, as the kernel counts. The kernel wakes a
@@ -173,8 +174,8 @@ fn is_of_elsewhere(error: &io::Error) -> bool {
 
 fn inherit(socket: OwnedFd) -> io::Result<Listener> {
     let is_stream = sockopt::socket_type(&socket)? == SocketType::STREAM;
-    if is_stream && sockopt::socket_acceptconn(&socket)? {
-        match sockopt::socket_domain(&socket)? {
+    if is_stream && listens(&socket)? {
+        match getsockname(&socket)?.address_family() {
             AddressFamily::UNIX => return inherit_unix(socket.into()),
             AddressFamily::INET | AddressFamily::INET6 => return inherit_tcp(socket.into()),
             _ => {}
@@ -182,6 +183,15 @@ fn inherit(socket: OwnedFd) -> io::Result<Listener> {
     }
     let expected = "expected a TCP or Unix stream socket that listens";
     Err(io::Error::new(io::ErrorKind::InvalidInput, expected))
+}
+
+/// Whether the socket listens, as far as the system tells.
+fn listens(socket: &OwnedFd) -> io::Result<bool> {
+    #[cfg(target_os = "linux")]
+    let listens = sockopt::socket_acceptconn(socket)?;
+    #[cfg(not(target_os = "linux"))]
+    let listens = getsockname(socket).is_ok();
+    Ok(listens)
 }
 
 fn inherit_tcp(listener: std::net::TcpListener) -> io::Result<Listener> {
@@ -205,6 +215,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, ASK_EVERY)?;
     sockopt::set_tcp_keepcnt(stream, ASK_TIMES)?;
     sockopt::set_socket_keepalive(stream, true)?;
+    #[cfg(target_os = "linux")]
     sockopt::set_tcp_user_timeout(stream, UNANSWERED.as_millis() as u32)?;
     Ok(())
 }
@@ -221,10 +232,11 @@ pub(crate) fn widen(stream: &UnixStream) {
 /// A socket that has `mode` before any client can connect to it.
 fn listen_at(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(family, kind, flags, None)?;
+    let socket = socket(family, kind, None)?;
+    fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+    ioctl_fionbio(&socket, true)?;
     // the umask may restrict the mode; it is corrected below, before clients are accepted
-    fchmod(&socket, Mode::from_raw_mode(mode))?;
+    fchmod(&socket, Mode::from_raw_mode(mode as RawMode))?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     listen(&socket, WAITING)?;

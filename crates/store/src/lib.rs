@@ -49,6 +49,7 @@ pub mod seeded;
 mod session;
 mod sighting;
 pub mod stats;
+mod system;
 mod threads;
 pub mod tree;
 mod view;

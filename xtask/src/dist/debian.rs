@@ -1,5 +1,6 @@
 //! The Debian package: the program with everything in it, its man pages, completions and systemd units.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +18,9 @@ Description: deduplicating backup and block devices
  distinct chunk once, encrypted and compressed, in a directory or in S3.
  It backs up, restores, mounts snapshots, and serves deduplicated block
  devices over NBD.";
+
+/// No mailbox yet: the domain is one that never exists. Packagers name themselves as for Debian's own tools.
+const MAINTAINER: (&str, &str) = ("The Onefold authors", "maintainer@onefold.invalid");
 
 /// Packages with what some commands use: `mount`, and volumes in a cluster of Ceph.
 const RECOMMENDS: &str = "fuse3";
@@ -44,9 +48,10 @@ pub(crate) fn package(
     let size = text(Command::new("du").args(["-sk", "--apparent-size"]).arg(&root))?;
     let size = size.split_whitespace().next().unwrap_or_default();
     let depends = depends(&root.join("usr/bin/onefold"), folder)?;
+    let maintainer = maintainer();
     let control = format!(
         "Package: onefold\nVersion: {version}\nArchitecture: {arch}\nSection: admin\nPriority: optional\n\
-         Maintainer: The Onefold authors <onefold@localhost>\nInstalled-Size: {size}\nDepends: {depends}\n\
+         Maintainer: {maintainer}\nInstalled-Size: {size}\nDepends: {depends}\n\
          Recommends: {RECOMMENDS}\nSuggests: {SUGGESTS}\n{DESCRIPTION}\n"
     );
     let meta = root.join("DEBIAN");
@@ -66,6 +71,16 @@ pub(crate) fn package(
     )?;
     fs::remove_dir_all(&root).with_context(|| root.display().to_string())?;
     Ok(made)
+}
+
+/// The maintainer: `DEBFULLNAME` and `DEBEMAIL`, or a placeholder.
+fn maintainer() -> String {
+    let named = |variable| env::var(variable).ok().filter(|value| !value.is_empty());
+    let (name, address) = MAINTAINER;
+    match named("DEBEMAIL") {
+        Some(own) => format!("{} <{own}>", named("DEBFULLNAME").as_deref().unwrap_or(name)),
+        None => format!("{name} <{address}>"),
+    }
 }
 
 /// A file of packaging/debian.

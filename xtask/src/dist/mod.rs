@@ -3,6 +3,7 @@
 //! | file | makes |
 //! | --- | --- |
 //! | program.rs | the program, static or with everything in it |
+//! | macos.rs | the check that the command compiles for macOS |
 //! | zig.rs | the C compiler for other systems |
 //! | texts.rs | man pages and completions |
 //! | debian.rs | the Debian package |
@@ -16,6 +17,7 @@
 mod debian;
 mod deny;
 mod files;
+mod macos;
 mod program;
 mod sbom;
 mod sums;
@@ -72,6 +74,8 @@ enum What {
     Twice,
     /// Check licences, duplicates and sources of the dependencies
     Deny,
+    /// Check that the command compiles for macOS
+    Macos,
     /// Check that the command compiles with the oldest Rust that Cargo.toml names
     OldestRust,
     /// Sign the checksums of what was made
@@ -97,13 +101,19 @@ pub(crate) fn campaign(cargo: Cargo) -> Result<()> {
     put(&container, &folder.join("programs").join(own).join("onefold"), 0o755)?;
     twice::run(cargo)?;
     check_oldest_rust()?;
-    deny::check(cargo)?;
+    for (_, check) in CHECKS {
+        check(cargo)?;
+    }
     let mut tests = cargo.command();
     tests.args(["test", "--package", "xtask", "--test", "packages"]);
     programs::succeed(tests.env("ONEFOLD_REQUIRE_ALL", "1"))?;
     println!("campaign: the packages are made, equal when made again, and installed");
     Ok(())
 }
+
+/// What of the packages is checked without installing them: each by its name.
+pub(crate) const CHECKS: [(&str, fn(Cargo) -> Result<()>); 2] =
+    [("macos", macos::check), ("deny", deny::check)];
 
 /// Checks the workspace with the oldest compiler that Cargo.toml names.
 fn check_oldest_rust() -> Result<()> {
@@ -152,6 +162,7 @@ pub(crate) fn run(cargo: Cargo, options: Options) -> Result<()> {
         }
         Some(What::Twice) => twice::run(cargo),
         Some(What::Deny) => deny::check(cargo),
+        Some(What::Macos) => macos::check(cargo),
         Some(What::OldestRust) => check_oldest_rust(),
         Some(What::Sign { key }) => sums::sign(&folder, &key),
     }

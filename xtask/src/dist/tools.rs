@@ -1,4 +1,6 @@
 //! Programs of crates.io that a release needs, of fixed versions, in the target folder.
+//!
+//! They run for seconds and take minutes to build, so they are built without optimisation.
 
 use std::path::PathBuf;
 
@@ -18,7 +20,8 @@ pub(crate) fn install(cargo: Cargo, package: &str, version: &str) -> Result<Path
     if !program.exists() {
         println!("setup: cargo install {package}");
         let mut install = cargo.command();
-        install.args(["install", package, "--version", version, "--locked", "--root"]).arg(&folder);
+        install.args(["install", package, "--version", version, "--locked", "--debug"]);
+        install.arg("--root").arg(&folder);
         programs::succeed(&mut install)?;
     }
     Ok(program)

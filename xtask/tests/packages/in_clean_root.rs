@@ -163,8 +163,7 @@ fn who_follows_the_page_about_the_debian_package_gets_a_nightly_backup() {
 
 #[test]
 fn a_static_build_names_what_it_lacks() {
-    let program = xtask::workspace::target_dir()
-        .join(format!("dist/programs/{}-mimalloc/onefold", env::consts::ARCH));
+    let program = static_program(env::consts::ARCH);
     if !program.exists() {
         return skip("no static program here; `cargo xtask dist static` builds it");
     }
@@ -179,10 +178,52 @@ fn a_static_build_names_what_it_lacks() {
         assert!(said.contains("this build of onefold has no clusters"), "{command}: {said}");
         assert!(said.contains("use the Debian package"), "{command}: {said}");
     }
-    assert!(!root.ok("onefold --help").contains("cluster"));
+    for command in ["devices", "bench gpu", "chunk --device cuda:0 /bin/bash"] {
+        let output = root.sh(&format!("onefold {command}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains("this build of onefold has no GPUs"), "{command}: {said}");
+        assert!(said.contains("use the Debian package"), "{command}: {said}");
+    }
+    let help = root.ok("onefold --help");
+    assert!(!help.contains("cluster") && !help.contains("devices"), "{help}");
     root.ok(
         "export ONEFOLD_PASSWORD=secret ONEFOLD_REPOSITORY=/mnt/backup && onefold backup --init /etc \
          && onefold check --read-data && onefold restore latest --target /tmp/restored \
          && diff -r --no-dereference /etc /tmp/restored",
     );
+}
+
+#[test]
+fn the_static_program_for_aarch64_backs_up_and_restores_emulated() {
+    let program = static_program("aarch64");
+    if !program.exists() {
+        return skip("no such program; `cargo xtask dist static --arch aarch64` builds it");
+    }
+    if !xtask::programs::on_path("qemu-aarch64") {
+        return skip("no qemu-aarch64: install qemu-user");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        let mut emulated = Command::new("qemu-aarch64");
+        emulated.arg(&program).args(words).current_dir(folder.path());
+        for variable in ["ONEFOLD_STATE_DIR", "ONEFOLD_CACHE_DIR"] {
+            emulated.env(variable, folder.path().join(variable));
+        }
+        let output = emulated.env("ONEFOLD_PASSWORD", "secret").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {}: {said}", output.status);
+    };
+    let source = xtask::workspace::root().join("docs");
+    run(&["backup", "--init", "--repo", "repo", source.to_str().unwrap()]);
+    run(&["check", "--read-data", "--repo", "repo"]);
+    run(&["restore", "latest", "--repo", "repo", "--target", "restored"]);
+    let restored = folder.path().join("restored");
+    let compared = Command::new("diff").arg("-r").arg(&source).arg(&restored).output().unwrap();
+    assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stdout));
+}
+
+/// Where `cargo xtask dist static` leaves the program for a kind of CPU.
+fn static_program(arch: &str) -> PathBuf {
+    xtask::workspace::target_dir().join(format!("dist/programs/{arch}-mimalloc/onefold"))
 }

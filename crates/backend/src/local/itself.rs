@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, fstat, openat, statat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -140,7 +140,7 @@ fn open_itself(
         }
     };
     let found = file.metadata().map_err(failed)?.mode();
-    match FileType::from_raw_mode(found) == expected {
+    match FileType::from_raw_mode(found as RawMode) == expected {
         true => Ok(file),
         false => Err(failed(io::Error::other(match expected {
             FileType::Directory => "expected a directory under this name",

@@ -1,16 +1,21 @@
 //! The mount of a file.
 
-use std::fs::{self, File};
+#[cfg(target_os = "linux")]
+use std::fs;
+use std::fs::File;
 
+#[cfg(target_os = "linux")]
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use crate::MountId;
 
 /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: a number that no later mount of this boot gets. The older
 /// `STATX_MNT_ID` is of no use here, since the next mount may get the number of one that ended.
+#[cfg(target_os = "linux")]
 const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
 /// The mount on which `file` is, if the kernel tells.
+#[cfg(target_os = "linux")]
 pub(super) fn mount_of(file: &File) -> Option<MountId> {
     let boot = boot_id(&fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)?;
     let found = statx(file, "", AtFlags::EMPTY_PATH, UNIQUE).ok()?;
@@ -18,14 +23,21 @@ pub(super) fn mount_of(file: &File) -> Option<MountId> {
     is_told.then_some(MountId { boot, number: found.stx_mnt_id })
 }
 
+/// Other systems do not tell.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn mount_of(_: &File) -> Option<MountId> {
+    None
+}
+
 /// The bytes of a UUID that is not zero.
+#[cfg(target_os = "linux")]
 fn boot_id(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.trim().chars().filter(|one| *one != '-').collect();
     let number = u128::from_str_radix(&digits, 16).ok()?;
     (digits.len() == 32 && number != 0).then(|| number.to_be_bytes())
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+#[cfg(target_os = "linux")]
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
@@ -136,7 +137,7 @@ impl OwnedFile {
         // The preallocated bytes are never read, so no error loses data.
         let asked = match bytes {
             0 => self.shared.file.set_len(self.len).map_err(|_| Errno::IO),
-            _ => fallocate(&self.shared.file, FallocateFlags::KEEP_SIZE, self.len, bytes),
+            _ => allocate_beyond(&self.shared.file, self.len, bytes),
         };
         match asked {
             Ok(()) => Reserved::Kept,
@@ -180,6 +181,18 @@ impl OwnedFile {
         let (name, _) = name_and_place(&self.shared.path);
         Err(BackendError::OutOfRange { name, range, size: self.len })
     }
+}
+
+/// Allocates `bytes` after the first `len` ones, which stay the length of the file.
+#[cfg(target_os = "linux")]
+fn allocate_beyond(file: &File, len: u64, bytes: u64) -> rustix::io::Result<()> {
+    fallocate(file, FallocateFlags::KEEP_SIZE, len, bytes)
+}
+
+/// Other systems allocate by making the file longer.
+#[cfg(not(target_os = "linux"))]
+fn allocate_beyond(_: &File, _: u64, _: u64) -> rustix::io::Result<()> {
+    Err(Errno::NOTSUP)
 }
 
 impl Drop for Shared {

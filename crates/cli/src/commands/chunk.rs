@@ -59,6 +59,9 @@ pub(crate) struct Chunk {
     #[cfg(feature = "gpu")]
     #[command(flatten)]
     device: DeviceArgs,
+    #[cfg(not(feature = "gpu"))]
+    #[command(flatten)]
+    _device: crate::commands::absent::NoDevice,
     /// At the end, print the number of chunks and their mean length to standard error
     #[arg(long)]
     summary: bool,

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use onefold_store::tree::{Entry, Node};
+use rustix::fs::Dev;
 use serde::Serialize;
 
 use crate::console::Console;
@@ -146,7 +147,7 @@ fn long(entry: &Entry) -> String {
     let meta = &entry.meta;
     let size = match entry.node {
         Node::CharDevice { rdev } | Node::BlockDevice { rdev } => {
-            format!("{}, {}", rustix::fs::major(rdev), rustix::fs::minor(rdev))
+            format!("{}, {}", rustix::fs::major(rdev as Dev), rustix::fs::minor(rdev as Dev))
         }
         _ => entry.size().to_string(),
     };

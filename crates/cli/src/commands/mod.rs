@@ -1,5 +1,6 @@
 //! The commands, one file each: arguments, what is done with them, how the result is shown.
 
+pub(crate) mod absent;
 pub(crate) mod algorithms;
 pub(crate) mod backup;
 pub(crate) mod bench;
@@ -22,6 +23,7 @@ pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod ls;
 pub(crate) mod manual;
+#[cfg(target_os = "linux")]
 pub(crate) mod mount;
 pub(crate) mod moved;
 pub(crate) mod prune;

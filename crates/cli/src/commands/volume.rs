@@ -15,7 +15,7 @@ use super::volume_clone::CloneArgs;
 use super::volume_move::Move;
 use super::volume_stream::{Export, Import};
 #[cfg(not(feature = "cluster"))]
-use crate::cluster::Absent as Move;
+use crate::commands::absent::Absent as Move;
 use crate::console::Console;
 use crate::count::count;
 use crate::exit::Exit;
@@ -421,7 +421,10 @@ impl Volume {
             Action::Scrub(scrub) => scrub.run(console),
             Action::Stats(stats) => stats.run(console),
             Action::Compact(compact) => compact.run(console),
+            #[cfg(feature = "cluster")]
             Action::Move(moved) => moved.run(console),
+            #[cfg(not(feature = "cluster"))]
+            Action::Move(absent) => absent.refuse(crate::cluster::Unavailable),
             Action::Upgrade(upgrade) => upgrade.run(console),
         }
     }

@@ -16,10 +16,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use onefold_store::Cancel;
 use rustix::fs::{Mode, fchmod};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::select;
@@ -143,12 +142,13 @@ fn bind_at(pool: &Path) -> Result<UnixListener> {
         Ok(_) => bail!("expected a socket or nothing there"),
     }
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    let socket = socket(family, kind, None)?;
+    fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
     let own = Mode::RUSR | Mode::WUSR;
     fchmod(&socket, own)?;
     bind(&socket, &SocketAddrUnix::new(&path)?)?;
     // not every system passes the socket's mode on
-    fs::set_permissions(&path, fs::Permissions::from_mode(own.bits()))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
     listen(&socket, CONNECTIONS as i32)?;
     Ok(socket.into())
 }
@@ -278,7 +278,8 @@ impl Asking {
 /// A connection to the socket at `path`. If many clients wait to be accepted, it waits too, for a while.
 fn connect_to(path: &Path) -> io::Result<UnixStream> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    let socket = socket(family, kind, None)?;
+    fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
     set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket.into())

@@ -4,6 +4,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+#[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -87,6 +88,7 @@ impl Supervisor {
 /// A path, or an abstract name after an `@`.
 fn address_of(name: &OsStr) -> Result<SocketAddr> {
     match name.as_bytes() {
+        #[cfg(target_os = "linux")]
         [b'@', name @ ..] => Ok(SocketAddr::from_abstract_name(name)?),
         path => {
             ensure!(path.starts_with(b"/"), "expected an absolute path, or a name after an @");

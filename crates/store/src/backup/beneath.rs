@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::source::{self, path_of_descriptor};
+use super::source;
+use crate::system;
 
 /// Directories that stay open, far below the 1,024 descriptors that a process usually may have.
 const MAX_OPEN: usize = 256;
@@ -102,7 +102,7 @@ impl Held {
 
     /// Where the directory itself can be read, however it is called now.
     pub(super) fn path(&self) -> PathBuf {
-        path_of_descriptor(self.0.as_raw_fd())
+        system::path_of(&*self.0)
     }
 
     /// Where its entry `name` is, however the directory is called now.

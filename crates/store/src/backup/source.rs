@@ -3,15 +3,16 @@
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::contents::expect_contents;
+use crate::system;
 use crate::tree::{Entry, Extent, Meta, Node, Time};
 
 /// Readers refuse entries of more than 64 MiB. Far more than this no file system is known to keep.
@@ -63,20 +64,21 @@ pub(crate) fn meta_of_stream(time: Time) -> Meta {
 ///
 /// Of an unchanged file nothing else is looked at, so it is the call that a backup makes most often:
 /// the name is looked up in the open directory, which takes the system less time than a path in /proc.
-#[allow(clippy::useless_conversion, reason = "the count of links has 32 bits on some CPUs")]
+#[allow(clippy::useless_conversion, reason = "modes and links have fewer bits on some systems")]
 pub(crate) fn look_at_file(directory: impl AsFd, name: &OsStr) -> io::Result<Option<(Meta, u64)>> {
     let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
+    let (dev, ino) = system::identity(&stat);
     let meta = Meta {
-        mode: stat.st_mode & 0o7777,
+        mode: u32::from(stat.st_mode) & 0o7777,
         uid: stat.st_uid,
         gid: stat.st_gid,
         mtime: Time { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
         ctime: Time { secs: stat.st_ctime, nanos: stat.st_ctime_nsec as u32 },
-        dev: stat.st_dev,
-        ino: stat.st_ino,
+        dev,
+        ino,
         links: stat.st_nlink.into(),
         xattrs: Vec::new(),
     };
@@ -126,7 +128,7 @@ pub(crate) fn open(path: &Path, is_device: bool) -> io::Result<File> {
     } else if !metadata.is_file() {
         return Err(io::Error::other("it is no longer a regular file"));
     }
-    open_to_read(&path_of_descriptor(found.as_raw_fd()), OFlags::NONBLOCK)
+    open_to_read(&system::path_of(&found), OFlags::NONBLOCK)
 }
 
 /// Opens a directory for reading, never through a link.
@@ -142,14 +144,14 @@ pub(crate) fn find_directory(path: &Path) -> io::Result<File> {
 /// Opens what is at `path` without access to its content, never through a link.
 #[expect(clippy::disallowed_methods, reason = "opens for no access at all")]
 pub(crate) fn find(path: &Path, flags: OFlags) -> io::Result<File> {
-    let flags = flags | OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = flags | system::LOOK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
 #[expect(clippy::disallowed_methods, reason = "opens for reading only")]
 fn open_to_read(path: &Path, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
-    match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
+    match rustix::fs::open(path, flags | system::NO_ACCESS_TIME, Mode::empty()) {
         Ok(fd) => Ok(fd.into()),
         // Only the owner may leave the access time alone.
         Err(Errno::PERM) => Ok(rustix::fs::open(path, flags, Mode::empty())?.into()),
@@ -249,11 +251,6 @@ fn with_growing_buffer(
     let len = read(&mut large)?;
     large.truncate(len);
     Ok(large)
-}
-
-/// A path that leads to what is open as `descriptor`.
-pub(super) fn path_of_descriptor(descriptor: RawFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{descriptor}"))
 }
 
 #[cfg(test)]

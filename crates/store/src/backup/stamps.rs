@@ -13,6 +13,7 @@ use crate::tree::{Entry, Time};
 /// File systems whose `ctime` follows this machine's clock, by what statfs(2) calls their type.
 ///
 /// A file system that is missing here costs reads, one that is here wrongly costs changes.
+#[cfg(any(test, target_os = "linux"))]
 const LOCAL: [u64; 18] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -35,6 +36,7 @@ const LOCAL: [u64; 18] = [
 ];
 
 /// FAT and exFAT.
+#[cfg(any(test, target_os = "linux"))]
 const FAT: [u64; 2] = [0x4d44, 0x2011_bab0];
 
 /// What the times of a file system are worth.
@@ -52,11 +54,26 @@ pub(super) enum Stamps {
 impl Stamps {
     /// Those of the file system that holds the file at `path`, links not followed.
     fn of(path: &Path) -> io::Result<Self> {
-        let kind = rustix::fs::fstatfs(source::find(path, OFlags::empty())?)?.f_type;
+        let found = rustix::fs::fstatfs(source::find(path, OFlags::empty())?)?;
         // The type has 32 bits, whatever the length of the field.
-        Ok(Self::of_kind(kind as u64 & 0xffff_ffff))
+        #[cfg(target_os = "linux")]
+        let stamps = Self::of_kind(found.f_type as u64 & 0xffff_ffff);
+        #[cfg(not(target_os = "linux"))]
+        let stamps = Self::of_name(&found.f_fstypename.map(|letter| letter as u8));
+        Ok(stamps)
     }
 
+    /// Those of a file system by the name that macOS gives its type.
+    #[cfg(any(test, not(target_os = "linux")))]
+    fn of_name(name: &[u8]) -> Self {
+        match name.split(|letter| *letter == 0).next() {
+            Some(b"apfs" | b"hfs") => Self::Local,
+            Some(b"msdos" | b"exfat") => Self::Fat,
+            _ => Self::Foreign,
+        }
+    }
+
+    #[cfg(any(test, target_os = "linux"))]
     fn of_kind(kind: u64) -> Self {
         if FAT.contains(&kind) {
             Self::Fat
@@ -126,6 +143,18 @@ mod tests {
         let ctime = Time { secs: secs as i64, nanos: nanos as u32 };
         let meta = Meta { ctime, ..Meta::default() };
         Entry { name: b"file".to_vec(), meta, node: Node::Fifo }
+    }
+
+    #[test]
+    fn a_name_of_macos_says_whose_clock_the_times_follow() {
+        let padded = |name: &str| {
+            let mut bytes = [0; 16];
+            bytes[..name.len()].copy_from_slice(name.as_bytes());
+            Stamps::of_name(&bytes)
+        };
+        assert_eq!(["apfs", "hfs"].map(padded), [Stamps::Local; 2]);
+        assert_eq!(["msdos", "exfat"].map(padded), [Stamps::Fat; 2]);
+        assert_eq!(["nfs", "smbfs", "apfs2", ""].map(padded), [Stamps::Foreign; 4]);
     }
 
     #[test]

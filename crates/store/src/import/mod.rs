@@ -19,6 +19,7 @@ use onefold_seal::ObjectId;
 pub use self::tar::{Archive, Kind, TarEntry};
 use crate::chunks::place::Used;
 pub use crate::error::TarError;
+use crate::system;
 use crate::tree::recipe::Joiner;
 use crate::tree::{self, Entry, Meta, Node, Time, Tree};
 use crate::writing::alive::Alive;
@@ -211,10 +212,10 @@ impl Import<'_> {
             Kind::Symlink { target } => Node::Symlink { target },
             Kind::Fifo => Node::Fifo,
             Kind::CharDevice { numbers: (major, minor) } => {
-                Node::CharDevice { rdev: rustix::fs::makedev(major, minor) }
+                Node::CharDevice { rdev: system::device(major, minor) }
             }
             Kind::BlockDevice { numbers: (major, minor) } => {
-                Node::BlockDevice { rdev: rustix::fs::makedev(major, minor) }
+                Node::BlockDevice { rdev: system::device(major, minor) }
             }
             Kind::Unknown(kind) => {
                 let kind = char::from(kind).escape_default();

@@ -13,8 +13,8 @@ use super::context::Context;
 use super::report::Counts;
 use super::selection::Selection;
 use super::target::{Components, Target};
-use crate::tree;
 use crate::{Act, StoreError};
+use crate::{system, tree};
 
 /// A name in the target that the snapshot does not have.
 pub(super) struct Extra {
@@ -114,6 +114,6 @@ impl Deleting<'_> {
     }
 
     fn is_repository(&self, stat: &Stat) -> bool {
-        self.context.options.own_repository == Some((stat.st_dev, stat.st_ino))
+        self.context.options.own_repository == Some(system::identity(stat))
     }
 }

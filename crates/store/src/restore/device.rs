@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use onefold_cdc::Chunker;
 use onefold_container::MAX_GROUP_LEN;
-use rustix::fs::{Advice, FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::moves::{self, Move, Mover};
 use super::seed::{self, Seeds};
@@ -27,6 +27,7 @@ use crate::chunks::reader::ChunkReader;
 use crate::finding::describe;
 use crate::reading::bring::Bring;
 use crate::reading::fetch::{Keep, SHORTEST};
+use crate::system;
 use crate::threads::{cores, each};
 use crate::tree::layout::Layout;
 use crate::tree::{Entry, Node};
@@ -188,7 +189,7 @@ impl Device {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|error| io::Error::other(format!("another process has locked it: {error}")))?;
         // Memory may hold what an earlier run could not write.
-        forget_cached(&file)?;
+        system::forget_cached(&file)?;
         let found = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
         if is_block_device && found < len {
             let error = format!("it has {found} bytes, expected at least {len}");
@@ -219,11 +220,6 @@ fn is_for_devices(path: &Path) -> io::Result<bool> {
     Ok(folder.starts_with("/dev") && !folder.starts_with("/dev/shm"))
 }
 
-/// Drops from memory what is known to lie on the disk.
-fn forget_cached(file: &File) -> io::Result<()> {
-    Ok(rustix::fs::fadvise(file, 0, None, Advice::DontNeed)?)
-}
-
 impl Disk for Device {
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(bytes, offset)
@@ -235,7 +231,7 @@ impl Disk for Device {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_all()?;
-        forget_cached(&self.file)
+        Ok(system::forget_cached(&self.file)?)
     }
 
     fn is_blank(&self) -> bool {

@@ -59,6 +59,7 @@ use self::writer::Writer;
 use crate::reading::entries::Entries;
 use crate::reading::trees_ahead;
 use crate::reading::walk::walk;
+use crate::system;
 use crate::tree::inodes::Inodes;
 use crate::tree::{self, Detail, Entry, Meta, Node};
 use crate::{Act, Cancel, Progress, Recipe, Repository, StoreError, threads};
@@ -701,15 +702,19 @@ fn looks_the_same(target: &Target, entry: &Entry, stat: &Stat) -> io::Result<boo
             kind == FileType::RegularFile
                 && stat.st_size as u64 == *size
                 && stat.st_mtime == mtime.secs
-                && stat.st_mtime_nsec == u64::from(mtime.nanos)
+                && stat.st_mtime_nsec as u32 == mtime.nanos
         }
         Node::Symlink { target: to } => {
             kind == FileType::Symlink && target.read_link(&entry.name)? == *to
         }
         Node::Fifo => kind == FileType::Fifo,
         Node::Socket => kind == FileType::Socket,
-        Node::CharDevice { rdev } => kind == FileType::CharacterDevice && stat.st_rdev == *rdev,
-        Node::BlockDevice { rdev } => kind == FileType::BlockDevice && stat.st_rdev == *rdev,
+        Node::CharDevice { rdev } => {
+            kind == FileType::CharacterDevice && system::special_device(stat) == *rdev
+        }
+        Node::BlockDevice { rdev } => {
+            kind == FileType::BlockDevice && system::special_device(stat) == *rdev
+        }
         Node::Directory { .. } => false,
     })
 }

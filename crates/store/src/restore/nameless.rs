@@ -6,12 +6,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD};
 
 use super::target::{Target, component};
+use crate::system;
 
 /// Whether files can do without a name here, as far as it was tried.
 #[derive(Default)]
@@ -64,10 +64,9 @@ impl Way {
     fn link(self, file: &File, directory: &Target, name: &[u8]) -> io::Result<()> {
         let (to, name) = (directory.descriptor(), component(name)?);
         match self {
-            Self::Descriptor => rustix::fs::linkat(file, "", to, name, AtFlags::EMPTY_PATH)?,
+            Self::Descriptor => system::link_nameless(file, to, name)?,
             Self::Proc => {
-                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-                rustix::fs::linkat(CWD, path, to, name, AtFlags::SYMLINK_FOLLOW)?;
+                rustix::fs::linkat(CWD, system::path_of(file), to, name, AtFlags::SYMLINK_FOLLOW)?;
             }
         }
         Ok(())
@@ -75,11 +74,8 @@ impl Way {
 }
 
 /// A file without a name on the file system of `directory`.
-#[expect(clippy::disallowed_methods, reason = "the restore target")]
 pub(super) fn create(directory: &Target) -> io::Result<File> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR;
-    Ok(rustix::fs::openat(directory.descriptor(), ".", flags, mode)?.into())
+    Ok(system::create_nameless(directory.descriptor())?.into())
 }
 
 #[cfg(test)]

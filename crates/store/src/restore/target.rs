@@ -1,7 +1,7 @@
 //! The target of a restore: a directory that nothing is written outside of.
 //!
-//! Every directory is opened with `openat2` relative to its parent, beneath it and never through a
-//! symbolic link, and everything else is made relative to such a descriptor by a name of one
+//! Every directory is opened relative to its parent, beneath it and never through a symbolic link
+//! (on Linux with `openat2`), and everything else is made relative to such a descriptor by a name of one
 //! component. So neither a snapshot with evil names nor a link that someone planted in the target
 //! leads anywhere else.
 
@@ -9,18 +9,19 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use onefold_seal::{Check, ObjectId};
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat,
+    AtFlags, Dir, FileType, FlockOperation, Gid, Mode, OFlags, RawMode, RenameFlags, Stat,
     Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 
+use crate::system::{self, Mounts};
 use crate::tree::{Meta, Node, Time, is_component};
 
 /// A path below the target, as the names that lead there. They are shared: of a deep tree every
@@ -34,9 +35,6 @@ pub(super) struct Target {
     /// Whether what is made in it inherits an access control list, once that was looked up.
     default_acl: OnceLock<bool>,
 }
-
-const BENEATH: ResolveFlags =
-    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 /// The attributes by which Linux keeps access control lists.
 const ACCESS_ACL: &str = "system.posix_acl_access";
@@ -89,11 +87,10 @@ impl Target {
     }
 
     /// Opens a directory beneath this one: `path` is one name, or several.
-    #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
     fn directory_at(&self, path: &OsStr) -> io::Result<Self> {
-        // Not NOFOLLOW: with it a link would be told as no directory. `BENEATH` follows none.
+        // Not NOFOLLOW: with it Linux calls a link no directory.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), BENEATH) {
+        match self.open_beneath(path, flags, Mode::empty(), Mounts::Enter) {
             Ok(fd) => Ok(Self::of(fd)),
             Err(Errno::LOOP | Errno::XDEV) => Err(io::Error::other(
                 "a symbolic link stands where the directory should be; restoring through it \
@@ -108,15 +105,12 @@ impl Target {
 
     /// Opens the directory at `path` below this one to see what may be deleted from it; `None` if it is
     /// missing, if something else stands there, or if it is on a file system that is mounted below.
-    #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
     pub(super) fn find_unmounted(&self, path: &[Arc<[u8]>]) -> io::Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = BENEATH.union(ResolveFlags::NO_XDEV);
         let mut directory = Self::of(self.fd.try_clone()?);
         for name in path {
-            let opened =
-                rustix::fs::openat2(&directory.fd, component(name)?, flags, Mode::empty(), resolve);
-            directory = match opened {
+            let name = component(name)?;
+            directory = match directory.open_beneath(name, flags, Mode::empty(), Mounts::Refuse) {
                 Ok(fd) => Self::of(fd),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(None),
                 Err(errno) => return Err(errno.into()),
@@ -127,11 +121,9 @@ impl Target {
 
     /// Opens the directory `name` of this one to remove what it holds: not if something is mounted
     /// there.
-    #[expect(clippy::disallowed_methods, reason = "the restore target, opened as a directory")]
     pub(super) fn directory_to_empty(&self, name: &[u8]) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = BENEATH.union(ResolveFlags::NO_XDEV);
-        match rustix::fs::openat2(&self.fd, component(name)?, flags, Mode::empty(), resolve) {
+        match self.open_beneath(component(name)?, flags, Mode::empty(), Mounts::Refuse) {
             Ok(fd) => Ok(Self::of(fd)),
             Err(Errno::XDEV) => Err(io::Error::other("a file system is mounted there")),
             Err(errno) => Err(errno.into()),
@@ -158,7 +150,7 @@ impl Target {
         let listed = self.names()?;
         let mut folded = HashSet::new();
         for name in known.iter().filter(|name| listed.binary_search(name).is_err()) {
-            folded.extend(self.stat(name)?.map(|stat| (stat.st_dev, stat.st_ino)));
+            folded.extend(self.stat(name)?.map(|stat| system::identity(&stat)));
         }
         let mut beside = Vec::new();
         for name in listed {
@@ -167,7 +159,7 @@ impl Target {
             }
             let is_known = !folded.is_empty()
                 && (self.stat(&name)?)
-                    .is_some_and(|stat| folded.contains(&(stat.st_dev, stat.st_ino)));
+                    .is_some_and(|stat| folded.contains(&system::identity(&stat)));
             if !is_known {
                 beside.push(name);
             }
@@ -178,8 +170,7 @@ impl Target {
     /// Whether this is the directory with this device and inode.
     pub(super) fn is(&self, identity: Option<(u64, u64)>) -> io::Result<bool> {
         let Some(identity) = identity else { return Ok(false) };
-        let stat = rustix::fs::fstat(&self.fd)?;
-        Ok((stat.st_dev, stat.st_ino) == identity)
+        Ok(system::identity(&rustix::fs::fstat(&self.fd)?) == identity)
     }
 
     /// Opens the directory at `path` below this one.
@@ -228,12 +219,11 @@ impl Target {
     }
 
     /// Makes the file `name`, which must not exist, for writing and reading.
-    #[expect(clippy::disallowed_methods, reason = "the restore target")]
     pub(super) fn create_file(&self, name: &[u8]) -> io::Result<File> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        Ok(rustix::fs::openat2(&self.fd, component(name)?, flags, mode, BENEATH)?.into())
+        Ok(self.open_beneath(component(name)?, flags, mode, Mounts::Enter)?.into())
     }
 
     /// Opens the temporary file `name` or makes it, for this restore alone, and tells whether an
@@ -241,13 +231,11 @@ impl Target {
     ///
     /// `None` if it cannot be had: another restore is at it, it is not what a restore makes, or the
     /// file system has no locks.
-    #[expect(clippy::disallowed_methods, reason = "the restore target")]
     pub(super) fn take_temporary(&self, name: &[u8]) -> Option<(File, bool)> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        let file =
-            rustix::fs::openat2(&self.fd, component(name).ok()?, flags, mode, BENEATH).ok()?;
+        let file = self.open_beneath(component(name).ok()?, flags, mode, Mounts::Enter).ok()?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         // Another name of a file that is not to be written, or what others can write.
         let stat = rustix::fs::fstat(&file).ok()?;
@@ -269,8 +257,8 @@ impl Target {
     /// itself records that a restore made it, and where: a file of the user's, or one that was
     /// copied or restored from another directory, only looks like it.
     pub(super) fn temporary_name_of(&self, drawn: [u8; 8]) -> io::Result<Vec<u8>> {
-        let stat = rustix::fs::fstat(&self.fd)?;
-        let place = [&stat.st_dev.to_le_bytes()[..], &stat.st_ino.to_le_bytes()[..]].concat();
+        let (device, inode) = system::identity(&rustix::fs::fstat(&self.fd)?);
+        let place = [device.to_le_bytes(), inode.to_le_bytes()].concat();
         let check = Check::of(&[b"a temporary file of a restore", &place, &drawn]);
         let mut id = [0; 16];
         id[..8].copy_from_slice(&drawn);
@@ -317,10 +305,9 @@ impl Target {
     }
 
     /// Opens the regular file `name` for reading.
-    #[expect(clippy::disallowed_methods, reason = "opens for reading only")]
     pub(super) fn open_file(&self, name: &[u8]) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat2(&self.fd, component(name)?, flags, Mode::empty(), BENEATH)?.into())
+        Ok(self.open_beneath(component(name)?, flags, Mode::empty(), Mounts::Enter)?.into())
     }
 
     /// Makes something under a temporary name and then gives it the name `name`, so that what has
@@ -385,7 +372,7 @@ impl Target {
     pub(super) fn make_special(&self, name: &[u8], node: &Node) -> io::Result<()> {
         let name = component(name)?;
         let mode = Mode::RUSR | Mode::WUSR;
-        let make = |kind, device| rustix::fs::mknodat(&self.fd, name, kind, mode, device);
+        let make = |kind, device| system::make_special(&self.fd, name, kind, mode, device);
         match node {
             Node::Symlink { target } => {
                 rustix::fs::symlinkat(OsStr::from_bytes(target), &self.fd, name)
@@ -416,7 +403,7 @@ impl Target {
             // A link has no mode of its own. The mode is set through a descriptor, which cannot
             // come to mean something else as a name can.
             let inode = self.open_path(component)?;
-            let path = proc_path(&inode, b"");
+            let path = system::path_of(&inode);
             if self.has_default_acl() {
                 drop_inherited_acls(meta, |name| rustix::fs::removexattr(&path, name))?;
             }
@@ -426,7 +413,7 @@ impl Target {
             };
             rustix::fs::chmod(path, mode)?;
         }
-        let path = &proc_path(&self.fd, name);
+        let path = &system::path_of(&self.fd).join(component);
         set_xattrs(meta, &mut missing, |name, value| {
             rustix::fs::lsetxattr(path, name, value, rustix::fs::XattrFlags::empty())
         });
@@ -435,10 +422,19 @@ impl Target {
     }
 
     /// A descriptor that only stands for what `name` is.
-    #[expect(clippy::disallowed_methods, reason = "opens nothing for writing")]
     fn open_path(&self, name: &OsStr) -> io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat2(&self.fd, name, flags, Mode::empty(), BENEATH)?)
+        let flags = system::LOOK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(self.open_beneath(name, flags, Mode::empty(), Mounts::Enter)?)
+    }
+
+    fn open_beneath(
+        &self,
+        path: &OsStr,
+        flags: OFlags,
+        mode: Mode,
+        mounts: Mounts,
+    ) -> rustix::io::Result<OwnedFd> {
+        system::open_beneath(&self.fd, path, flags, mode, mounts)
     }
 
     pub(super) fn descriptor(&self) -> &OwnedFd {
@@ -465,15 +461,6 @@ fn first_half(id: ObjectId) -> [u8; 8] {
 
 fn id_of(name: &[u8]) -> Option<ObjectId> {
     str::from_utf8(name).ok()?.strip_prefix(TEMPORARY)?.parse().ok()
-}
-
-/// A path to what `fd` stands for, or to `name` in it, whatever happened to its own path since.
-fn proc_path(fd: &OwnedFd, name: &[u8]) -> PathBuf {
-    let mut path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-    if !name.is_empty() {
-        path.push(OsStr::from_bytes(name));
-    }
-    path
 }
 
 /// Gives an open file or directory its metadata, in the order that keeps all of it: owner before
@@ -568,7 +555,7 @@ fn set_xattrs(
 }
 
 fn mode_of(meta: &Meta) -> Mode {
-    Mode::from_raw_mode(meta.mode)
+    Mode::from_raw_mode(meta.mode as RawMode)
 }
 
 fn times_of(meta: &Meta) -> Timestamps {

@@ -25,6 +25,7 @@ use crate::finding::describe;
 use crate::reading::bring::Bring;
 use crate::reading::fetch::{Keep, SHORTEST};
 use crate::reading::scratch::Scratch;
+use crate::system;
 use crate::threads::each;
 use crate::{Recipe, StoreError};
 
@@ -474,7 +475,7 @@ fn scratch(root: &Target) -> Option<Scratch> {
 
 /// Makes the bytes of `files` durable.
 fn sync(files: &[Arc<RestoredFile>], root: &Target, context: &Context<'_>) {
-    if files.len() > SYNCED_ONE_BY_ONE && rustix::fs::syncfs(root.descriptor()).is_ok() {
+    if files.len() > SYNCED_ONE_BY_ONE && system::sync_file_system(root.descriptor()).is_ok() {
         return;
     }
     files.iter().for_each(|file| file.sync(context));

@@ -40,6 +40,9 @@ enum Command {
     Compare(compare::Compare),
     #[cfg(feature = "gpu")]
     Gpu(gpu::Gpu),
+    #[cfg(not(feature = "gpu"))]
+    #[command(hide = true)]
+    Gpu(crate::commands::absent::Absent),
     #[command(hide = true)]
     Dataset(Moved),
     #[command(hide = true)]
@@ -54,6 +57,8 @@ impl Bench {
             Command::Compare(compare) => compare.run(console),
             #[cfg(feature = "gpu")]
             Command::Gpu(gpu) => gpu.run(console),
+            #[cfg(not(feature = "gpu"))]
+            Command::Gpu(absent) => absent.refuse(crate::commands::absent::Lack::Gpus),
             Command::Dataset(moved) => moved.refuse("bench dataset", "dataset"),
             Command::Paper(moved) => moved.refuse("bench paper", "paper"),
         }

@@ -1,25 +1,10 @@
-//! What the CPU itself counts while a chunker works: instructions, branches, misses.
+//! The counters that Linux lends.
 
 use anyhow::{Context, Result, ensure};
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Event, Hardware};
 use perf_event::{Builder, Counter, Group, ReadFormat};
-use serde::{Deserialize, Serialize};
 
-/// Events of one run in this process, without the kernel; `None` where this CPU, or the machine
-/// that simulates it, does not count them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Instructions that were completed.
-    pub instructions: u64,
-    /// Branches among them.
-    pub branches: Option<u64>,
-    /// Branches that were predicted wrongly.
-    pub branch_misses: Option<u64>,
-    /// Reads that the first cache did not have.
-    pub l1d_read_misses: Option<u64>,
-    /// Accesses that no cache had.
-    pub cache_misses: Option<u64>,
-}
+use super::Counts;
 
 /// The CPU's counters for the thread that opened them.
 pub struct Counters {
@@ -77,38 +62,4 @@ impl Counters {
 
 fn add(group: &mut Group, event: impl Event) -> std::io::Result<Counter> {
     group.add(Builder::new(event).exclude_kernel(true).exclude_hv(true))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use onefold_testkit::skip;
-    use std::hint::black_box;
-
-    /// Or the machine has no counters, as many virtual ones, and then the user is told so.
-    #[test]
-    fn twice_the_work_is_twice_the_instructions_or_there_is_a_reason() {
-        let mut counters = match Counters::open() {
-            Ok(counters) => counters,
-            Err(reason) => {
-                let reason = format!("{reason:#}");
-                assert!(reason.starts_with("the kernel "), "{reason}");
-                return;
-            }
-        };
-        let mut work = |rounds: u64| {
-            counters.count(|| {
-                for i in 0..rounds {
-                    black_box(i);
-                }
-            })
-        };
-        let (Ok(once), Ok(twice)) = (work(1_000_000), work(2_000_000)) else {
-            return skip("others use the CPU's counters");
-        };
-        assert!(once.instructions >= 1_000_000, "{once:?}");
-        let ratio = twice.instructions as f64 / once.instructions as f64;
-        assert!((ratio - 2.0).abs() < 0.05, "{once:?} {twice:?}");
-        assert!(once.branches.is_none_or(|branches| branches >= 1_000_000), "{once:?}");
-    }
 }
