@@ -112,8 +112,10 @@ pub(crate) fn campaign(cargo: Cargo) -> Result<()> {
 }
 
 /// What of the packages is checked without installing them: each by its name.
-pub(crate) const CHECKS: [(&str, fn(Cargo) -> Result<()>); 2] =
-    [("macos", macos::check), ("deny", deny::check)];
+pub(crate) const CHECKS: [(&str, Check); 2] = [("macos", macos::check), ("deny", deny::check)];
+
+/// Fails with what is wrong.
+pub(crate) type Check = fn(Cargo) -> Result<()>;
 
 /// Checks the workspace with the oldest compiler that Cargo.toml names.
 fn check_oldest_rust() -> Result<()> {
