@@ -25,12 +25,10 @@ pub(crate) use self::damage::lost_volumes;
 pub(crate) use self::detach::{detach, has_left, remove_left};
 pub(crate) use self::fsck::fsck;
 use crate::cluster::{Reached, Unavailable, about, control_folder};
+use crate::service::answer::{Answer, Shown, ShownCheck, ShownScrub, Sums};
 use crate::service::control::Asking;
 use crate::service::peers;
-use crate::service::request::{
-    Answer, NotServed, Offers, Request, Shown, ShownCheck, ShownScrub, Sums, block_size_of,
-    ensure_as_made,
-};
+use crate::service::request::{NotServed, Offers, Request, block_size_of, ensure_as_made};
 use crate::service::space::{ShownCycle, ShownStored};
 
 /// How often a command looks whether a shard can be had.

@@ -13,8 +13,9 @@ use onefold_volume::{Hash, IndexLayout, Options, Pool, Repaired, Upgraded, Volum
 use crate::cluster::{self, CephArgs, CephLocation};
 use crate::console::Console;
 use crate::domain::Volumes;
+use crate::service::answer::Answer;
 use crate::service::control::Asking;
-use crate::service::request::{Answer, Compression, NotServed, Request};
+use crate::service::request::{Compression, NotServed, Request};
 use crate::size;
 
 /// The environment variable that names the folder of the pool.

@@ -68,7 +68,8 @@ pub(crate) mod domain {
     use onefold_volume::{Options, Pool, Repaired};
 
     use super::{Infallible, Reached, Result};
-    use crate::service::request::{Answer, Request};
+    use crate::service::answer::Answer;
+    use crate::service::request::Request;
 
     /// The volumes of a cluster, which there are none of.
     pub(crate) enum Volumes {}

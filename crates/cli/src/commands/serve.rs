@@ -24,12 +24,13 @@ use crate::failure;
 use crate::interrupt::cancel_telling;
 use crate::pool::{OpenPool, PoolArgs};
 use crate::service::Service;
+use crate::service::answer::Answer;
 use crate::service::control::Bound;
 use crate::service::logs::{self, Failures, LogArgs};
 use crate::service::metrics::Metrics;
 #[cfg(feature = "cluster")]
 use crate::service::peers::PeerArgs;
-use crate::service::request::{Answer, Offers, Request};
+use crate::service::request::{Offers, Request};
 use crate::service::systemd::{Supervisor, inherited_sockets};
 #[cfg(feature = "cluster")]
 use crate::time::duration;

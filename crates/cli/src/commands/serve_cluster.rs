@@ -27,11 +27,12 @@ use crate::domain::{create, detach, fsck, perform};
 use crate::exit::Exit;
 use crate::host;
 use crate::service::Service;
+use crate::service::answer::Answer;
 use crate::service::control::{Asking, Bound};
 use crate::service::logs::Failures;
 use crate::service::metrics::{Metrics, SpaceCounts};
 use crate::service::peers::InDomain;
-use crate::service::request::{Answer, Offers, Request};
+use crate::service::request::{Offers, Request};
 use crate::service::systemd::Supervisor;
 
 /// How long a client may wait for a volume whose gateway died, from its connection on.

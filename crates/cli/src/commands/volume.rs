@@ -22,9 +22,8 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::pool::{Doer, PoolArgs, WorkingArgs};
 use crate::ratio;
-use crate::service::request::{
-    Answer, Fingerprint, Request, Shown, ShownBlock, ShownDetails, ShownPage,
-};
+use crate::service::answer::{Answer, Shown, ShownBlock, ShownDetails, ShownPage};
+use crate::service::request::{Fingerprint, Request};
 use crate::service::space::ShownStored;
 use crate::size;
 use crate::table;

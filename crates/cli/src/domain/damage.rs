@@ -7,7 +7,8 @@ use onefold_cluster::{Gateway, OpenShard, wall_clock};
 use onefold_volume::{BadPage, Scrubbed};
 
 use crate::count::count;
-use crate::service::request::{self, Answer, Offers};
+use crate::service::answer::Answer;
+use crate::service::request::{self, Offers};
 
 /// `answer`, with what scrubs found of the volumes of `shard`, if it is about damage.
 pub(super) fn told(

@@ -6,7 +6,7 @@ use onefold_cluster::{Gateway, OpenShard, detach_while};
 use onefold_seal::ObjectId;
 use onefold_volume::VolumeError;
 
-use crate::service::request::Answer;
+use crate::service::answer::Answer;
 
 /// How snapshots begin that are made for the time of a copy. The id of the gateway's lease follows, so that what
 /// a dead gateway left is recognised, and an id of its own.

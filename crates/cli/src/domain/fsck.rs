@@ -9,9 +9,10 @@ use onefold_seal::ObjectId;
 
 use super::{Doer, Volumes};
 use crate::count::count;
+use crate::service::answer::Answer;
 use crate::service::fsck::ShownFsck;
 use crate::service::peers;
-use crate::service::request::{Answer, Request};
+use crate::service::request::Request;
 
 /// Shards without a gateway that are taken at a time.
 const AT_ONCE: usize = 16;

@@ -28,7 +28,8 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::Service;
-use super::request::{Answer, Request};
+use super::answer::Answer;
+use super::request::Request;
 
 /// The maximum number of concurrent requests; further ones wait to be accepted.
 pub(crate) const CONNECTIONS: usize = 16;

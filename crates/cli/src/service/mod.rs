@@ -4,6 +4,7 @@
 //! | file | content |
 //! | --- | --- |
 //! | request.rs | requests to a pool, and their execution |
+//! | answer.rs | answers to them |
 //! | control.rs | the control socket, on which a server receives requests |
 //! | fsck.rs | what a check of containers found, as it travels |
 //! | space.rs | what containers of a cluster hold, and how they were scrubbed |
@@ -13,6 +14,7 @@
 //! | logs.rs | the log of events |
 //! | systemd.rs | sockets from systemd, and notifications to it |
 
+pub(crate) mod answer;
 pub(crate) mod control;
 pub(crate) mod fsck;
 pub(crate) mod http;

@@ -18,7 +18,8 @@ use onefold_nbd::Address;
 use onefold_store::Cancel;
 use tracing::{debug, info, warn};
 
-use super::request::{Answer, Request};
+use super::answer::Answer;
+use super::request::Request;
 use crate::size;
 
 /// How long it may take until a request to another machine begins.
