@@ -206,7 +206,8 @@ pub trait Lane: Send {
     /// Starts to copy the first `len` bytes of the input to [`Slot::Data`].
     fn upload(&mut self, len: usize) -> Result<(), GpuError>;
 
-    /// Makes `data`, after which [`SPARE`](crate::SPARE) bytes can be read, [`Slot::Data`] until the next
+    /// Makes `data`, which begin with a piece of 16 bytes, and after which [`SPARE`](crate::SPARE) bytes can be
+    /// read, [`Slot::Data`] until the next
     /// [`upload`](Self::upload) or [`copy_resident`](Self::copy_resident).
     ///
     /// # Errors

@@ -194,6 +194,7 @@ impl Lane for SimulatedLane {
 
     fn lend(&mut self, data: Resident) -> Result<(), GpuError> {
         self.call("lend")?;
+        assert_eq!(data.address() % 16, 0, "kernels read whole pieces");
         self.set_data(data.on_host());
         Ok(())
     }

@@ -5,7 +5,7 @@ mod lane;
 
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use functions::{Functions, Handle, functions};
 use lane::OpenClLane;
@@ -162,6 +162,9 @@ impl Program {
 
 /// Every device and what is known of it.
 fn handles() -> Result<Vec<(Handle, Info)>, GpuError> {
+    // a driver sets itself up when it is first asked, and PoCL does not guard that
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let functions = functions()?;
     let mut found = Vec::new();
     for platform in platforms(functions)? {

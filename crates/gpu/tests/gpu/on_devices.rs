@@ -1,8 +1,8 @@
 //! Cuts and fingerprints equal the CPU's.
 
-use onefold_cdc::{Algorithm, ChunkSizes, Params, Secret};
+use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params, Secret};
 use onefold_fingerprint::Fingerprinter;
-use onefold_gpu::{Device, Range, STRIP, Simulated, TILE};
+use onefold_gpu::{Device, Range, Resident, STRIP, Simulated, TILE, cut_resident};
 use onefold_testkit::random;
 use serde_json::Value;
 
@@ -92,6 +92,44 @@ fn both_together(device: &dyn Device) {
             assert_like_cpu(device, &params, Some(function), &data);
         }
     }
+}
+
+/// Data that are in the device's memory, at two alignments: a part in place, and the end by a copy.
+fn resident(device: &dyn Device) {
+    let room = random(6, 9000);
+    for (algorithm, from) in [(Algorithm::MinCdc, 100), (Algorithm::Gear, 117)] {
+        let chunker = Chunker::new(&Params::for_mean(algorithm, 700).unwrap()).unwrap();
+        let bytes = &room[from..8900];
+        // SAFETY: the device is the host, and `room` goes on on both sides.
+        let data = unsafe { Resident::new(bytes.as_ptr() as u64, bytes.len()) };
+        let chunks = cut_resident(device, &chunker, Some(&Fingerprinter::blake3()), data).unwrap();
+        assert!(chunker.cut_points(bytes).eq(chunks.iter().map(|chunk| chunk.end as usize)));
+        for chunk in chunks {
+            let bytes = &bytes[chunk.start as usize..chunk.end as usize];
+            assert_eq!(chunk.fingerprint, Some(Fingerprinter::blake3().fingerprint(bytes)));
+        }
+    }
+}
+
+#[test]
+fn data_in_a_devices_memory_are_cut_like_the_cpu_cuts() {
+    resident(&Simulated::new());
+    for sanitizer in [ADDRESS, THREAD] {
+        let Some(shim) = shim(sanitizer) else { return };
+        resident(&shim.device());
+    }
+}
+
+/// Only devices that take addresses.
+#[test]
+fn opencl_refuses_addresses() {
+    let Some(device) = opencl() else { return };
+    let chunker = Chunker::new(&Params::for_mean(Algorithm::Gear, 700).unwrap()).unwrap();
+    let room = random(7, 64);
+    // SAFETY: the device is the host.
+    let data = unsafe { Resident::new(room.as_ptr() as u64, room.len()) };
+    let error = cut_resident(&device, &chunker, None, data).unwrap_err().to_string();
+    assert!(error.ends_with("cannot take 64 bytes by their address, expected a device of cuda"));
 }
 
 #[test]
