@@ -98,7 +98,7 @@ def test_examples_in_the_documentation_run(tmp_path, monkeypatch):
 
 
 def test_the_notebook_compares_chunkers_on_files(tmp_path):
-    """Its cells, one after another, by the interpreter that has the package."""
+    """Its cells, one after another, away from the sources, which would be imported instead."""
     data = inputs.splitmix64(4, 2_000_000)
     (tmp_path / "one").write_bytes(data)
     (tmp_path / "two").write_bytes(data[:900_000] + b"changed" + data[900_000:])
