@@ -17,7 +17,8 @@ use crate::numbers::{CutPoints, Fingerprints};
 /// A GPU, called "cuda:N".
 ///
 /// Its methods take arrays in its memory: objects with `__cuda_array_interface__` or `__dlpack__`, whose
-/// elements are contiguous in C order. They wait for all work on the device, and copy nothing to the host but
+/// elements are contiguous in C order. An array with only the former does not tell which device it is on: it
+/// must be this one. They wait for all work on the device, and copy nothing to the host but
 /// cut-points and fingerprints, which are those of the CPU.
 ///
 /// Raises ValueError for another name, and RuntimeError for a device that cannot be used, or fails.
@@ -67,7 +68,7 @@ impl Device {
         chunker: &Chunker,
         fingerprinter: Option<&Fingerprinter>,
     ) -> PyResult<(CutPoints, Vec<Fingerprint>)> {
-        let held = Held::of(array)?;
+        let held = Held::of(array, self.0.info().number)?;
         let chunks = detached(array.py(), || {
             self.0.settle()?;
             // SAFETY: whoever made the array says that there are as many bytes, and keeps them as long as
@@ -147,12 +148,14 @@ impl Drop for Held {
 }
 
 impl Held {
-    fn of(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+    /// `array` on the device `number`.
+    fn of(array: &Bound<'_, PyAny>, number: usize) -> PyResult<Self> {
+        // a tensor that has both tells its device by DLPack alone
+        if array.hasattr("__dlpack__")? {
+            return Self::of_capsule(array, number);
+        }
         if let Ok(interface) = array.getattr("__cuda_array_interface__") {
             return Self::of_interface(interface.cast::<PyDict>()?);
-        }
-        if array.hasattr("__dlpack__")? {
-            return Self::of_capsule(array);
         }
         Err(PyTypeError::new_err(
             "the array is not on a device, expected one with __cuda_array_interface__ or __dlpack__",
@@ -178,11 +181,16 @@ impl Held {
         Ok(Self { address, len: contiguous(&shape, strides.as_deref(), size, size)?, tensor: None })
     }
 
-    fn of_capsule(array: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let (kind, _): (i32, i32) = array.call_method0("__dlpack_device__")?.extract()?;
+    fn of_capsule(array: &Bound<'_, PyAny>, number: usize) -> PyResult<Self> {
+        let (kind, on): (i32, i32) = array.call_method0("__dlpack_device__")?.extract()?;
         if !ON_DEVICE.contains(&kind) {
             return Err(PyBufferError::new_err(format!(
                 "the array is in memory of DLPack's type {kind}, expected 2, of CUDA"
+            )));
+        }
+        if usize::try_from(on) != Ok(number) {
+            return Err(PyBufferError::new_err(format!(
+                "the array is on cuda:{on}, expected cuda:{number}"
             )));
         }
         let options = PyDict::new(array.py());

@@ -28,11 +28,11 @@ class Array:
         }
 
 class Tensor:
-    def __init__(self, array, kind=2):
-        self.array, self.kind = array, kind
+    def __init__(self, array, kind=2, number=0):
+        self.array, self.place = array, (kind, number)
 
     def __dlpack_device__(self):
-        return (self.kind, 0)
+        return self.place
 
     def __dlpack__(self, stream=None):
         return self.array.__dlpack__()
@@ -92,7 +92,11 @@ before = sys.getrefcount(part)
 for _ in range(3):
     assert device.cut(Tensor(part), chunker) == chunker.cut(data[:80_000])
 assert sys.getrefcount(part) == before
-for wrong, said in ((Tensor(part, kind=1), "DLPack's type 1"), (Tensor(part[:, :9]), "contiguous")):
+for wrong, said in (
+    (Tensor(part, kind=1), "DLPack's type 1"),
+    (Tensor(part, number=1), "on cuda:1, expected cuda:0"),
+    (Tensor(part[:, :9]), "contiguous"),
+):
     with pytest.raises(BufferError, match=said):
         device.cut(wrong, chunker)
 assert sys.getrefcount(part) == before

@@ -453,28 +453,56 @@ impl<'a> Line<'a> {
         segment: &mut Segment,
         chunks: &[Chunk],
     ) -> Result<Vec<Fingerprint>, GpuError> {
-        let Some(fingerprinter) = &self.settings.fingerprinter else { return Ok(Vec::new()) };
-        let Segment { seat, base, .. } = segment;
+        let &mut Segment { ref mut seat, base, number, len, is_end, .. } = segment;
         let of = |chunk: &Chunk| Bytes {
-            start: (chunk.start - *base) as usize,
-            end: (chunk.end - *base) as usize,
+            start: (chunk.start - base) as usize,
+            end: (chunk.end - base) as usize,
         };
         if let Some(lane) = &mut seat.lane {
             let ranges: Vec<Range> = chunks
                 .iter()
                 .map(|chunk| Range { start: of(chunk).start, len: of(chunk).len() })
                 .collect();
-            match self.work.fingerprints(&mut **lane, &ranges) {
+            let device = lane.device().to_owned();
+            let found = self.work.fingerprints(&mut **lane, &ranges);
+            let bytes = &seat.input()[..len];
+            let compared = found.and_then(|found| {
+                let one = sample(number, &ranges).map(|one| (ranges[one], found.get(one)));
+                let differs =
+                    one.and_then(|(range, found)| self.differs(bytes, is_end, range, found));
+                differs.map_or(Ok(found), |what| Err(GpuError::Wrong { device, what }))
+            });
+            match compared {
                 Ok(fingerprints) => return Ok(fingerprints),
                 Err(error) => self.lose(error)?,
             }
             seat.give_up();
         }
+        let Some(fingerprinter) = &self.settings.fingerprinter else { return Ok(Vec::new()) };
         let input = seat.input();
         let bytes: Vec<&[u8]> = chunks.iter().map(|chunk| &input[of(chunk)]).collect();
         let mut fingerprints = Vec::with_capacity(bytes.len());
         fingerprinter.fingerprint_many(&bytes, &mut fingerprints);
         Ok(fingerprints)
+    }
+
+    /// What the CPU finds otherwise of the chunk `range` of a segment: its end, or its fingerprint.
+    fn differs(
+        &self,
+        bytes: &[u8],
+        is_end: bool,
+        range: Range,
+        found: Option<&Fingerprint>,
+    ) -> Option<String> {
+        let Range { start, len } = range;
+        let rest = &bytes[start..];
+        let cut = if is_end { self.chunker.last_cut(rest) } else { self.chunker.next_cut(rest) };
+        if cut != Some(len) {
+            return Some(format!("a chunk of {len} bytes, expected {}", cut.unwrap_or(rest.len())));
+        }
+        let fingerprinter = self.settings.fingerprinter.as_ref()?;
+        let expected = fingerprinter.fingerprint(&rest[..len]);
+        (found != Some(&expected)).then(|| "a fingerprint that the CPU does not find".into())
     }
 
     /// Hands the chunks of each segment over in order, and frees its seat.
@@ -518,6 +546,13 @@ impl Seat {
             self.buffer = lane.input().to_vec();
         }
     }
+}
+
+/// The chunk of segment `number` that is compared with the CPU's: each time at another place.
+fn sample(number: u64, chunks: &[Range]) -> Option<usize> {
+    // the golden ratio spreads consecutive numbers
+    let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (spread as usize).checked_rem(chunks.len())
 }
 
 struct StopOnPanic<'a>(&'a Line<'a>);

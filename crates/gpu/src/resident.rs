@@ -69,7 +69,7 @@ fn cut_by_segments(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fault, Simulated};
+    use crate::{Fault, Simulated, Slot};
     use onefold_cdc::{Algorithm, Params, Secret};
     use onefold_testkit::random;
 
@@ -123,5 +123,18 @@ mod tests {
             let error = cut_resident(&device, &chunker, None, data).unwrap_err();
             assert!(error.to_string().starts_with("simulated:0 (made up) failed"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_device_that_finds_no_cut_point_is_named() {
+        let room = random(3, 40_000);
+        let chunker = Chunker::new(&Params::for_mean(Algorithm::MinCdc, 700).unwrap()).unwrap();
+        let device = Simulated::with_kernels("idle".into(), |_, _, _, arrays| {
+            arrays.get_mut(&Slot::Counter).into_iter().for_each(|counter| counter.fill(0));
+            Ok(())
+        });
+        let data = resident(&room, 32, 30_000);
+        let error = cut_resident(&device, &chunker, None, data).unwrap_err().to_string();
+        assert!(error.contains("wrong result: 0 cut-points"), "{error}");
     }
 }

@@ -385,7 +385,17 @@ fn minima(lane: &mut dyn Lane, hash: &LeastHash, len: usize) -> Result<Vec<u64>,
     launch_minima(lane, hash, len)?;
     let mut bytes = vec![0; 8 * strips];
     lane.read(Slot::Minima, &mut bytes)?;
-    Ok(bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect())
+    let keys: Vec<u64> = bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect();
+    // the lower half of a key is the position; the first is 4
+    let is_in = |(strip, &key): (usize, &u64)| match key as u32 {
+        u32::MAX => len < 4,
+        at => (at as usize).wrapping_sub(1) / STRIP == strip,
+    };
+    if !keys.iter().enumerate().all(is_in) {
+        let what = "a least hash outside the strip in which it was searched".into();
+        return Err(GpuError::Wrong { device: lane.device().to_owned(), what });
+    }
+    Ok(keys)
 }
 
 fn launch_minima(lane: &mut dyn Lane, hash: &LeastHash, len: usize) -> Result<(), GpuError> {
@@ -442,8 +452,8 @@ fn least_cuts(
     let cuts: Vec<usize> = cuts.into_iter().map(|cut| cut as usize).collect();
     let mut before = place.start;
     let rises = |&cut: &usize| std::mem::replace(&mut before, cut) < cut && cut <= place.end;
-    if !cuts.iter().all(rises) {
-        return Err(wrong(format!("{count} cut-points that are not in order")));
+    if cuts.is_empty() || !cuts.iter().all(rises) {
+        return Err(wrong(format!("{count} cut-points, expected some in rising order")));
     }
     Ok(cuts)
 }

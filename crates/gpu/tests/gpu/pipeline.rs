@@ -8,7 +8,8 @@ use std::time::Duration;
 use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params};
 use onefold_fingerprint::Fingerprinter;
 use onefold_gpu::{
-    Chunk, Device, Fault, GpuError, OnLoss, RunError, Settings, Simulated, Stage, Summary, run,
+    Chunk, Device, Fault, GpuError, Kernel, OnLoss, RunError, Settings, Simulated, Stage, Summary,
+    run,
 };
 use onefold_testkit::{cycle, low_entropy, random, text};
 
@@ -223,6 +224,37 @@ fn a_result_that_cannot_be_is_an_error_that_names_the_device() {
     let error = outcome.unwrap_err().to_string();
     assert!(error.starts_with("simulated:0 (made up) gave a wrong result: "), "{error}");
     assert_eq!(found, []);
+}
+
+#[test]
+fn a_kernel_that_computes_something_else_is_noticed_and_the_cpu_goes_on() {
+    let data = random(11, 200_000);
+    let gear = [Kernel::CandidatesGear, Kernel::Blake3Join];
+    let least = [Kernel::Minima, Kernel::Blake3Join];
+    for (algorithm, kernels) in [(Algorithm::Gear, gear), (Algorithm::MinCdc, least)] {
+        let chunker = Chunker::new(&params(algorithm)).unwrap();
+        let expected = on_cpu(&chunker, &data);
+        for kernel in kernels {
+            let device = Simulated::new().with_fault(Fault::Idle(kernel));
+            let settings = settings(8000, 2);
+            let (_, outcome) = chunks(&device, &chunker, &settings, &data, &data[..]);
+            let error = outcome.unwrap_err().to_string();
+            let wrong = "simulated:0 (made up) gave a wrong result: ";
+            assert!(error.starts_with(wrong), "{algorithm}, {kernel:?}: {error}");
+
+            let going_on = Settings { on_loss: OnLoss::UseCpu, ..settings };
+            let (found, outcome) = chunks(&device, &chunker, &going_on, &data, &data[..]);
+            assert!(outcome.unwrap().lost.is_some());
+            let fingerprinter = Fingerprinter::blake3();
+            for Chunk { start, end, fingerprint } in &found {
+                let bytes = &data[*start as usize..*end as usize];
+                assert_eq!(*fingerprint, Some(fingerprinter.fingerprint(bytes)));
+            }
+            // where candidates were missed, chunks are longer until then, and nothing is lost
+            assert_eq!(found.last().unwrap().end, data.len() as u64);
+            assert!(kernel == Kernel::CandidatesGear || found == expected, "{algorithm}");
+        }
+    }
 }
 
 #[test]
