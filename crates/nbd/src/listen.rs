@@ -11,17 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{Mode, RawMode, fchmod};
-use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketType, bind, getsockname, listen, socket, sockopt,
-};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, getsockname, sockopt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 use crate::ServerError;
 use crate::stream::Stream;
 
 /// Clients of a Unix socket that may wait to be accepted.
-const WAITING: i32 = 1024;
+const WAITING: u32 = 1024;
 /// The keep-alive interval: after this time without a packet the kernel probes the other machine.
 const SILENCE: Duration = Duration::from_secs(60);
 const ASK_EVERY: Duration = Duration::from_secs(10);
@@ -231,16 +229,12 @@ pub(crate) fn widen(stream: &UnixStream) {
 
 /// A socket that has `mode` before any client can connect to it.
 fn listen_at(path: &Path, mode: u32) -> io::Result<UnixListener> {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-    let socket = socket(family, kind, None)?;
-    fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
-    ioctl_fionbio(&socket, true)?;
+    let socket = UnixSocket::new_stream()?;
     // the umask may restrict the mode; it is corrected below, before clients are accepted
     fchmod(&socket, Mode::from_raw_mode(mode as RawMode))?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    socket.bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-    listen(&socket, WAITING)?;
-    UnixListener::from_std(socket.into())
+    socket.listen(WAITING)
 }
 
 fn bind_unix(path: &Path, mode: u32) -> Result<UnixListener, ServerError> {

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -16,9 +16,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use onefold_store::Cancel;
 use rustix::fs::{Mode, fchmod};
-use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::select;
@@ -142,9 +141,7 @@ fn bind_at(pool: &Path) -> Result<UnixListener> {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(&path)?,
         Ok(_) => bail!("expected a socket or nothing there"),
     }
-    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-    let socket = socket(family, kind, None)?;
-    fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+    let socket = stream_socket()?;
     let own = Mode::RUSR | Mode::WUSR;
     fchmod(&socket, own)?;
     bind(&socket, &SocketAddrUnix::new(&path)?)?;
@@ -152,6 +149,18 @@ fn bind_at(pool: &Path) -> Result<UnixListener> {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
     listen(&socket, CONNECTIONS as i32)?;
     Ok(socket.into())
+}
+
+/// A socket that no program inherits: on Linux also none that another thread starts just now.
+fn stream_socket() -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    #[cfg(target_os = "linux")]
+    let socket = net::socket_with(family, kind, net::SocketFlags::CLOEXEC, None)?;
+    #[cfg(not(target_os = "linux"))]
+    let socket = net::socket(family, kind, None)?;
+    #[cfg(not(target_os = "linux"))]
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(socket)
 }
 
 type Answerer = dyn Fn(Request, &Cancel) -> Answer + Send + Sync;
@@ -278,9 +287,7 @@ impl Asking {
 
 /// A connection to the socket at `path`. If many clients wait to be accepted, it waits too, for a while.
 fn connect_to(path: &Path) -> io::Result<UnixStream> {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-    let socket = socket(family, kind, None)?;
-    fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+    let socket = stream_socket()?;
     set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket.into())
