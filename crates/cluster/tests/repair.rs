@@ -10,8 +10,9 @@ mod shards;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use onefold_backend::rados::{Query, RadosPool, Step, Update};
+use onefold_backend::rados::{Fate, FatedRados, MemoryRados, Query, RadosPool, Step, Update};
 use onefold_block::{BlockDevice, Durability};
 use onefold_cluster::{Reached, repair_shard};
 use onefold_volume::{Hash, Repaired, VolumeError};
@@ -24,8 +25,12 @@ const PAGE: usize = 4096;
 const HEADER: usize = 4096;
 const SLOT: usize = 4112;
 
+fn try_repair(space: &Space, n: u8) -> Result<Repaired, VolumeError> {
+    repair_shard(&space.meta, &space.data, (id(n), Hash::Blake3), options())
+}
+
 fn repair(space: &Space, n: u8) -> Repaired {
-    repair_shard(&space.meta, &space.data, (id(n), Hash::Blake3), options()).unwrap()
+    try_repair(space, n).unwrap()
 }
 
 /// The objects of `pool` whose names have `part`.
@@ -54,7 +59,11 @@ fn flip(pool: &Arc<dyn RadosPool>, object: &str, at: usize) {
 
 /// A namespace in which shard 2 has pages of shard 1, and both have made a checkpoint and gone on.
 fn shared() -> (Space, Vec<u8>) {
-    let space = Space::new();
+    filled(Space::new())
+}
+
+/// The same in `space`, which is empty.
+fn filled(space: Space) -> (Space, Vec<u8>) {
     let bytes = image(1, 600);
     for n in [1, 2] {
         let shard = space.add(n);
@@ -203,6 +212,95 @@ fn expect_mended(space: &Space, bytes: &[u8], context: &str) -> usize {
     lost.len()
 }
 
+/// The nodes of shard `n`: the file of each, and where it begins.
+fn nodes(space: &Space, n: u8) -> Vec<(String, usize)> {
+    let files = objects(&space.meta, &format!("{}.file.nodes", id(n)));
+    let slots = |file: &String| 0..bytes_of(&space.meta, file).len() / SLOT;
+    let of = |file: String| {
+        slots(&file).map(move |slot| (file.clone(), HEADER + slot * SLOT)).collect::<Vec<_>>()
+    };
+    files.into_iter().flat_map(of).collect()
+}
+
+/// Damages each node of shard 2 alone, of a namespace that `make` makes. A repair that fails as `is_expected` says must
+/// change no node, and once `allow` was called the repair must succeed and lose no block. Returns how often it failed.
+fn expect_refused<T>(
+    make: impl Fn() -> (Space, Vec<u8>, T),
+    is_expected: impl Fn(&VolumeError) -> bool,
+    forbid: impl Fn(&T),
+    allow: impl Fn(&T),
+) -> usize {
+    let mut refused = 0;
+    for at in 0..nodes(&make().0, 2).len() {
+        let (space, bytes, by) = make();
+        let (file, begin) = nodes(&space, 2).swap_remove(at);
+        flip(&space.meta, &file, begin + 2000);
+        let before = bytes_of(&space.meta, &file);
+        forbid(&by);
+        let Err(error) = try_repair(&space, 2) else { continue };
+        assert!(is_expected(&error), "node {at}: {error:?}");
+        assert_eq!(objects(&space.meta, "lost-"), Vec::<String>::new(), "node {at}");
+        assert!(bytes_of(&space.meta, &file) == before, "node {at}");
+        allow(&by);
+        assert!(!repair(&space, 2).settled.is_empty(), "node {at}");
+        let shard = space.open(2);
+        expect(&shard, "a", &bytes);
+        expect_sound(&shard);
+        refused += 1;
+    }
+    refused
+}
+
+#[test]
+fn a_container_that_another_shard_fills_yet_gives_nothing_up() {
+    let make = || {
+        let (space, bytes) = (Space::new(), image(1, 20));
+        let first = space.add(1);
+        put(&first, "a", &bytes);
+        let second = space.add(2);
+        put(&second, "a", &bytes);
+        second.pool().checkpoint().unwrap();
+        drop(second);
+        (space, bytes, first)
+    };
+    let is_expected = |error: &VolumeError| {
+        let text = error.to_string();
+        matches!(error, VolumeError::NotSealed { .. }) && text.contains("not sealed yet")
+    };
+    let refused = expect_refused(
+        make,
+        is_expected,
+        |_| {},
+        |first| {
+            first.pool().seal_open().unwrap();
+        },
+    );
+    assert!(refused > 0, "no repair asked for the directory");
+}
+
+#[test]
+fn a_pool_without_answers_gives_nothing_up() {
+    let make = || {
+        let is_silent = Arc::new(AtomicBool::new(false));
+        let meta: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
+        let fate = {
+            let is_silent = Arc::clone(&is_silent);
+            move |_: &str, _: Option<&Update>| match is_silent.load(Ordering::Relaxed) {
+                true => Fate::Lost,
+                false => Fate::Answered,
+            }
+        };
+        let data = Arc::new(FatedRados::new(Arc::clone(&meta), fate));
+        let (space, bytes) = filled(Space::over(meta, data));
+        (space, bytes, is_silent)
+    };
+    let is_expected = |error: &VolumeError| matches!(error, VolumeError::Unanswered { .. });
+    let silence =
+        |to: bool| move |is_silent: &Arc<AtomicBool>| is_silent.store(to, Ordering::Relaxed);
+    let refused = expect_refused(make, is_expected, silence(true), silence(false));
+    assert!(refused > 0, "no repair asked for a container");
+}
+
 #[test]
 fn a_lost_head_file_is_made_anew_and_a_lost_head_is_not() {
     let (space, bytes) = shared();
@@ -217,11 +315,11 @@ fn a_lost_head_file_is_made_anew_and_a_lost_head_is_not() {
     drop(shard);
     let first = objects(&space.meta, &format!("{}.segment.", id(3)));
     flip(&space.meta, &first[0], 20);
-    let failed = repair_shard(&space.meta, &space.data, (id(3), Hash::Blake3), options());
+    let failed = try_repair(&space, 3);
     assert!(matches!(failed, Err(VolumeError::Damaged { .. })), "{failed:?}");
     let head = format!("{}.head", id(2));
     space.meta.update(&head, Update::existing().then(Step::Remove)).unwrap();
-    let failed = repair_shard(&space.meta, &space.data, (id(2), Hash::Blake3), options());
+    let failed = try_repair(&space, 2);
     let error = failed.unwrap_err().to_string();
     assert!(error.contains(&head) && error.contains("missing"), "{error}");
 }

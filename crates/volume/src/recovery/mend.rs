@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::containers::entry::{ContainerImage, MOST_PAGES, PageEntry, entries};
-use crate::containers::files::Files;
+use crate::containers::files::{Files, PageFile};
 use crate::error::{VolumeError, told};
 use crate::ids::{Handle, VolumeId, container_name};
 use crate::journal::record::SEGMENT;
@@ -332,11 +332,9 @@ impl Mended<'_> {
             return Ok(BTreeMap::new());
         };
         let image = self.containers.get(&number).filter(|image| !image.is_sealed);
-        let pages = match (image, file.directory()) {
-            (Some(image), _) => image.pages.clone(),
-            (None, Ok(directory)) => entries(&directory),
-            (None, Err(error)) if error.is_of_disk() => return Err(error),
-            (None, Err(_)) => Vec::new(),
+        let pages = match image {
+            Some(image) => image.pages.clone(),
+            None => listed(&file)?.unwrap_or_default(),
         };
         Ok(pages.iter().map(|page| (page.offset, page.stored_len)).collect())
     }
@@ -354,11 +352,19 @@ impl Mended<'_> {
         if let Some(image) = self.containers.get(&number).filter(|image| !image.is_sealed) {
             return Ok(Some(image.pages.clone()).filter(is_all));
         }
-        match file.directory() {
-            Ok(directory) => Ok(Some(entries(&directory)).filter(is_all)),
-            Err(error) if error.is_of_disk() => Err(error),
-            Err(_) => Ok(None),
-        }
+        Ok(listed(&file)?.filter(is_all))
+    }
+}
+
+/// The pages that the footer of `file` lists; `None` if that is missing or damaged.
+///
+/// # Errors
+/// If that cannot be found out now.
+fn listed(file: &Arc<PageFile>) -> Result<Option<Vec<PageEntry>>, VolumeError> {
+    match file.ensure_sealed().and_then(|()| file.directory()) {
+        Ok(directory) => Ok(Some(entries(&directory))),
+        Err(error) if error.is_of_content() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
