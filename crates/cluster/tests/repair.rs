@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use onefold_backend::rados::{Fate, FatedRados, MemoryRados, Query, RadosPool, Step, Update};
 use onefold_block::{BlockDevice, Durability};
+use onefold_cluster::containers::{Guards, fsck};
 use onefold_cluster::{Reached, repair_shard};
 use onefold_volume::{Hash, Repaired, VolumeError};
 
@@ -140,6 +141,90 @@ fn a_segment_that_is_gone_ends_what_is_restored() {
     put(&shard, "c", &image(8, 20));
     drop(shard);
     expect(&space.open(2), "c", &image(8, 20));
+}
+
+/// A namespace in which shard 2 has dropped its pages of shard 1, and the batches that said so are damaged.
+fn dropped() -> (Space, Vec<u8>) {
+    let (space, bytes) = shared();
+    let shard = space.open(2);
+    put(&shard, "b", &image(9, 2));
+    let segment = objects(&space.meta, &format!("{}.segment.", id(2))).pop().unwrap();
+    let len = bytes_of(&space.meta, &segment).len();
+    shard.pool().delete_volume("a").unwrap();
+    shard.maintain().unwrap();
+    let guards = space.guards();
+    assert!(guards.iter().any(|guard| !guard.contains(&id(2).to_string())), "{guards:#?}");
+    drop(shard);
+    flip(&space.meta, &segment, len + 4);
+    (space, bytes)
+}
+
+#[test]
+fn pages_in_a_container_without_protection_are_moved_once_a_check_has_seen_it() {
+    let (space, bytes) = shared();
+    let (shard, guards) = (space.open(2), Guards::new(Arc::clone(&space.meta), id(2)));
+    for name in space.left().iter().filter_map(|object| Guards::name_of(object)) {
+        if let Some(value) = guards.read(&name).unwrap().unwrap().users.get(&id(2)) {
+            guards.drop(&name, *value).unwrap();
+        }
+    }
+    assert!(!fsck(&[&shard], false).unwrap().problems.is_empty());
+    shard.maintain().unwrap();
+    assert_eq!(fsck(&[&shard], false).unwrap().problems, []);
+    empty_first(&space);
+    expect(&shard, "a", &bytes);
+    expect_sound(&shard);
+}
+
+/// Shard 1 lets its pages go.
+fn empty_first(space: &Space) {
+    let first = space.open(1);
+    first.pool().delete_volume("a").unwrap();
+    first.maintain().unwrap();
+    first.maintain().unwrap();
+}
+
+#[test]
+fn containers_that_given_up_batches_dropped_are_protected_again() {
+    for is_closed in [false, true] {
+        let (space, bytes) = dropped();
+        if is_closed {
+            let guards = Guards::new(Arc::clone(&space.meta), id(1));
+            for guard in space.left().iter().filter_map(|object| Guards::name_of(object)) {
+                guards.close(&guard).unwrap();
+            }
+        }
+        let done = repair(&space, 2);
+        let expected = if is_closed { "moved the pages in use out" } else { "registered again in" };
+        assert!(done.settled.iter().any(|what| what.starts_with(expected)), "{done:?}");
+        assert!(done.left.is_empty(), "{done:?}");
+        assert_eq!(repair(&space, 2), Repaired::default());
+        let shard = space.open(2);
+        assert_eq!(fsck(&[&shard], false).unwrap().problems, [], "{is_closed}");
+        empty_first(&space);
+        expect(&shard, "a", &bytes);
+        expect_sound(&shard);
+    }
+}
+
+#[test]
+fn a_container_that_went_after_a_given_up_batch_dropped_it_is_a_problem_that_is_left() {
+    let (space, _) = dropped();
+    empty_first(&space);
+    let done = repair(&space, 2);
+    assert!(!done.left.is_empty(), "{done:?}");
+    assert!(done.left[0].contains("`onefold cluster fsck`"), "{done:?}");
+    let (shard, _) = space.try_open(2).unwrap();
+    assert!(!fsck(&[&shard], false).unwrap().problems.is_empty());
+    let bytes = image(1, 600);
+    let volume = shard.pool().volume("a").unwrap();
+    for (at, page) in (0..).step_by(PAGE).zip(bytes.chunks(PAGE)) {
+        volume.write(at, page, Durability::OnReturn).unwrap();
+    }
+    drop(volume);
+    shard.maintain().unwrap();
+    expect(&shard, "a", &bytes);
+    assert_eq!(fsck(&[&shard], false).unwrap().problems, []);
 }
 
 #[test]

@@ -644,16 +644,17 @@ impl Check {
             done.settled.iter().cloned().chain(kept)
         });
         of_repair.for_each(|line| console.notice(line));
-        let found = match self.pool.ask(Request::Check, console)? {
+        let mut found = match self.pool.ask(Request::Check, console)? {
             Answer::Checked(found) => found,
             other => return Err(strange(&other)),
         };
+        found.problems.extend(repaired.iter().flat_map(|done| done.left.iter().cloned()));
         let exit = if found.problems.is_empty() { Exit::Fine } else { Exit::Fatal };
         let mut output = Output::new();
         if console.is_json() {
             match repaired {
                 Some(done) => {
-                    let onefold_volume::Repaired { settled, kept } = done;
+                    let onefold_volume::Repaired { settled, kept, .. } = done;
                     output.json_document(&Repaired { found, settled, kept })?;
                 }
                 None => output.json_document(&found)?,
