@@ -27,8 +27,8 @@ Examples:
   onefold cluster fsck --repair ceph:volumes/backup
 
 With --json: one document with containers, problems (at most 10,000 for each gateway, with problem, is_leak and
-is_repaired), more (the number of further problems) and shards (the ids of those that were asked). The exit code
-is 1 if problems are left.";
+is_repaired), more (the number of further problems), more_leaks (how many of these are leaks) and shards (the ids of
+those that were asked). The exit code is 1 if problems are left.";
 
 /// Check which shards use which containers, and remove what none needs
 #[derive(Debug, Args)]
