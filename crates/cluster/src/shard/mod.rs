@@ -88,14 +88,15 @@ fn take_files(
     Ok((Arc::new(folder), Arc::new(containers)))
 }
 
-/// Makes shard `id`, whose pages are named by `hash`, one that can be opened, and supersedes whoever has it open: gives
-/// up batches from the first on that cannot be read, and what only nodes knew that cannot be read. Then it registers
-/// the shard in containers where the given-up batches had dropped it, or moves its pages if a container takes no
-/// registrations any more. A shard with nothing wrong stays as it is. No container is repaired.
+/// Makes shard `id`, whose pages are named by `hash`, one that can be opened, and supersedes
+/// whoever has it open: gives up batches from the first on that cannot be read, and what only nodes
+/// knew that cannot be read. Then it registers the shard in containers where the given-up batches
+/// had dropped it, or moves its pages if a container takes no registrations any more. A shard with
+/// nothing wrong stays as it is. No container is repaired.
 ///
 /// # Errors
-/// [`VolumeError::Damaged`] if its head, its checkpoint or its first batch cannot be read: then nothing can be
-/// restored. After any error the call can be repeated.
+/// [`VolumeError::Damaged`] if its head, its checkpoint or its first batch cannot be read: then
+/// nothing can be restored. After any error the call can be repeated.
 pub fn repair_shard(
     meta: &Arc<dyn RadosPool>,
     data: &Arc<dyn RadosPool>,

@@ -308,7 +308,9 @@ impl Mended<'_> {
                 let (pages, error) = told_of(self, at, all[at].1);
                 mending.settle(|| match known.is_some() {
                     true => format!("found the places of {pages} again: {error}"),
-                    false => format!("gave up {pages}, whose places nothing else tells: {error}"),
+                    false => format!(
+                        "gave up {pages}, because nothing else says where they are stored: {error}"
+                    ),
                 });
             }
         }
