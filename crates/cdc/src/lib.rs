@@ -30,9 +30,10 @@
 //! than min.
 //!
 //! [`Cuts`] yields the cut-points of a reader without its chunks, and so can do without a maximum:
-//! [`ChunkSizes::unbounded`]. [`GearScan`] takes pieces instead of a reader. A [`Preset`] cuts where another tool does. [`Divisors`] are what BFBC
-//! learns from a sample. A [`Secret`] keys what has something to key;
-//! [`Algorithm::GearAes`] is the one that keeps it. [`Scheme::params`] completes what a user chose.
+//! [`ChunkSizes::unbounded`]. [`GearScan`] takes pieces instead of a reader. A [`Preset`] cuts
+//! where another tool does. [`Divisors`] are what BFBC learns from a sample. A [`Secret`] keys what
+//! has something to key; [`Algorithm::GearAes`] is the one that keeps it. [`Scheme::params`]
+//! completes what a user chose.
 
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),

@@ -22,6 +22,7 @@ scenes! {
     each_container_is_scrubbed_once_a_cycle_and_its_users_are_told_of_damage
     what_a_dead_gateway_had_begun_to_scrub_another_one_reads_and_it_counts_once
     what_a_scrub_of_one_shard_finds_is_noted_for_all
+    what_a_scrub_finds_in_an_open_container_is_noted
     damage_without_an_answer_is_noted_by_the_next_step
     what_is_stored_during_a_count_counts
 }

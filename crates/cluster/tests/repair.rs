@@ -10,9 +10,11 @@ mod shards;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use onefold_backend::rados::{Query, RadosPool, Step, Update};
+use onefold_backend::rados::{Fate, FatedRados, MemoryRados, Query, RadosPool, Step, Update};
 use onefold_block::{BlockDevice, Durability};
+use onefold_cluster::containers::{Guards, fsck};
 use onefold_cluster::{Reached, repair_shard};
 use onefold_volume::{Hash, Repaired, VolumeError};
 
@@ -24,8 +26,12 @@ const PAGE: usize = 4096;
 const HEADER: usize = 4096;
 const SLOT: usize = 4112;
 
+fn try_repair(space: &Space, n: u8) -> Result<Repaired, VolumeError> {
+    repair_shard(&space.meta, &space.data, (id(n), Hash::Blake3), options())
+}
+
 fn repair(space: &Space, n: u8) -> Repaired {
-    repair_shard(&space.meta, &space.data, (id(n), Hash::Blake3), options()).unwrap()
+    try_repair(space, n).unwrap()
 }
 
 /// The objects of `pool` whose names have `part`.
@@ -54,7 +60,11 @@ fn flip(pool: &Arc<dyn RadosPool>, object: &str, at: usize) {
 
 /// A namespace in which shard 2 has pages of shard 1, and both have made a checkpoint and gone on.
 fn shared() -> (Space, Vec<u8>) {
-    let space = Space::new();
+    filled(Space::new())
+}
+
+/// The same in `space`, which is empty.
+fn filled(space: Space) -> (Space, Vec<u8>) {
     let bytes = image(1, 600);
     for n in [1, 2] {
         let shard = space.add(n);
@@ -133,6 +143,90 @@ fn a_segment_that_is_gone_ends_what_is_restored() {
     expect(&space.open(2), "c", &image(8, 20));
 }
 
+/// A namespace in which shard 2 has dropped its pages of shard 1, and the batches that said so are damaged.
+fn dropped() -> (Space, Vec<u8>) {
+    let (space, bytes) = shared();
+    let shard = space.open(2);
+    put(&shard, "b", &image(9, 2));
+    let segment = objects(&space.meta, &format!("{}.segment.", id(2))).pop().unwrap();
+    let len = bytes_of(&space.meta, &segment).len();
+    shard.pool().delete_volume("a").unwrap();
+    shard.maintain().unwrap();
+    let guards = space.guards();
+    assert!(guards.iter().any(|guard| !guard.contains(&id(2).to_string())), "{guards:#?}");
+    drop(shard);
+    flip(&space.meta, &segment, len + 4);
+    (space, bytes)
+}
+
+#[test]
+fn pages_in_a_container_without_protection_are_moved_once_a_check_has_seen_it() {
+    let (space, bytes) = shared();
+    let (shard, guards) = (space.open(2), Guards::new(Arc::clone(&space.meta), id(2)));
+    for name in space.left().iter().filter_map(|object| Guards::name_of(object)) {
+        if let Some(value) = guards.read(&name).unwrap().unwrap().users.get(&id(2)) {
+            guards.drop(&name, *value).unwrap();
+        }
+    }
+    assert!(!fsck(&[&shard], false).unwrap().problems.is_empty());
+    shard.maintain().unwrap();
+    assert_eq!(fsck(&[&shard], false).unwrap().problems, []);
+    empty_first(&space);
+    expect(&shard, "a", &bytes);
+    expect_sound(&shard);
+}
+
+/// Shard 1 lets its pages go.
+fn empty_first(space: &Space) {
+    let first = space.open(1);
+    first.pool().delete_volume("a").unwrap();
+    first.maintain().unwrap();
+    first.maintain().unwrap();
+}
+
+#[test]
+fn containers_that_given_up_batches_dropped_are_protected_again() {
+    for is_closed in [false, true] {
+        let (space, bytes) = dropped();
+        if is_closed {
+            let guards = Guards::new(Arc::clone(&space.meta), id(1));
+            for guard in space.left().iter().filter_map(|object| Guards::name_of(object)) {
+                guards.close(&guard).unwrap();
+            }
+        }
+        let done = repair(&space, 2);
+        let expected = if is_closed { "moved the pages in use out" } else { "registered again in" };
+        assert!(done.settled.iter().any(|what| what.starts_with(expected)), "{done:?}");
+        assert!(done.left.is_empty(), "{done:?}");
+        assert_eq!(repair(&space, 2), Repaired::default());
+        let shard = space.open(2);
+        assert_eq!(fsck(&[&shard], false).unwrap().problems, [], "{is_closed}");
+        empty_first(&space);
+        expect(&shard, "a", &bytes);
+        expect_sound(&shard);
+    }
+}
+
+#[test]
+fn a_container_that_went_after_a_given_up_batch_dropped_it_is_a_problem_that_is_left() {
+    let (space, _) = dropped();
+    empty_first(&space);
+    let done = repair(&space, 2);
+    assert!(!done.left.is_empty(), "{done:?}");
+    assert!(done.left[0].contains("`onefold cluster fsck`"), "{done:?}");
+    let (shard, _) = space.try_open(2).unwrap();
+    assert!(!fsck(&[&shard], false).unwrap().problems.is_empty());
+    let bytes = image(1, 600);
+    let volume = shard.pool().volume("a").unwrap();
+    for (at, page) in (0..).step_by(PAGE).zip(bytes.chunks(PAGE)) {
+        volume.write(at, page, Durability::OnReturn).unwrap();
+    }
+    drop(volume);
+    shard.maintain().unwrap();
+    expect(&shard, "a", &bytes);
+    assert_eq!(fsck(&[&shard], false).unwrap().problems, []);
+}
+
 #[test]
 fn nodes_that_cannot_be_read_cost_their_blocks_alone() {
     let (space, bytes) = shared();
@@ -203,6 +297,95 @@ fn expect_mended(space: &Space, bytes: &[u8], context: &str) -> usize {
     lost.len()
 }
 
+/// The nodes of shard `n`: the file of each, and where it begins.
+fn nodes(space: &Space, n: u8) -> Vec<(String, usize)> {
+    let files = objects(&space.meta, &format!("{}.file.nodes", id(n)));
+    let slots = |file: &String| 0..bytes_of(&space.meta, file).len() / SLOT;
+    let of = |file: String| {
+        slots(&file).map(move |slot| (file.clone(), HEADER + slot * SLOT)).collect::<Vec<_>>()
+    };
+    files.into_iter().flat_map(of).collect()
+}
+
+/// Damages each node of shard 2 alone, of a namespace that `make` makes. A repair that fails as `is_expected` says must
+/// change no node, and once `allow` was called the repair must succeed and lose no block. Returns how often it failed.
+fn expect_refused<T>(
+    make: impl Fn() -> (Space, Vec<u8>, T),
+    is_expected: impl Fn(&VolumeError) -> bool,
+    forbid: impl Fn(&T),
+    allow: impl Fn(&T),
+) -> usize {
+    let mut refused = 0;
+    for at in 0..nodes(&make().0, 2).len() {
+        let (space, bytes, by) = make();
+        let (file, begin) = nodes(&space, 2).swap_remove(at);
+        flip(&space.meta, &file, begin + 2000);
+        let before = bytes_of(&space.meta, &file);
+        forbid(&by);
+        let Err(error) = try_repair(&space, 2) else { continue };
+        assert!(is_expected(&error), "node {at}: {error:?}");
+        assert_eq!(objects(&space.meta, "lost-"), Vec::<String>::new(), "node {at}");
+        assert!(bytes_of(&space.meta, &file) == before, "node {at}");
+        allow(&by);
+        assert!(!repair(&space, 2).settled.is_empty(), "node {at}");
+        let shard = space.open(2);
+        expect(&shard, "a", &bytes);
+        expect_sound(&shard);
+        refused += 1;
+    }
+    refused
+}
+
+#[test]
+fn a_container_that_another_shard_fills_yet_gives_nothing_up() {
+    let make = || {
+        let (space, bytes) = (Space::new(), image(1, 20));
+        let first = space.add(1);
+        put(&first, "a", &bytes);
+        let second = space.add(2);
+        put(&second, "a", &bytes);
+        second.pool().checkpoint().unwrap();
+        drop(second);
+        (space, bytes, first)
+    };
+    let is_expected = |error: &VolumeError| {
+        let text = error.to_string();
+        matches!(error, VolumeError::NotSealed { .. }) && text.contains("not sealed yet")
+    };
+    let refused = expect_refused(
+        make,
+        is_expected,
+        |_| {},
+        |first| {
+            first.pool().seal_open().unwrap();
+        },
+    );
+    assert!(refused > 0, "no repair asked for the directory");
+}
+
+#[test]
+fn a_pool_without_answers_gives_nothing_up() {
+    let make = || {
+        let is_silent = Arc::new(AtomicBool::new(false));
+        let meta: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
+        let fate = {
+            let is_silent = Arc::clone(&is_silent);
+            move |_: &str, _: Option<&Update>| match is_silent.load(Ordering::Relaxed) {
+                true => Fate::Lost,
+                false => Fate::Answered,
+            }
+        };
+        let data = Arc::new(FatedRados::new(Arc::clone(&meta), fate));
+        let (space, bytes) = filled(Space::over(meta, data));
+        (space, bytes, is_silent)
+    };
+    let is_expected = |error: &VolumeError| matches!(error, VolumeError::Unanswered { .. });
+    let silence =
+        |to: bool| move |is_silent: &Arc<AtomicBool>| is_silent.store(to, Ordering::Relaxed);
+    let refused = expect_refused(make, is_expected, silence(true), silence(false));
+    assert!(refused > 0, "no repair asked for a container");
+}
+
 #[test]
 fn a_lost_head_file_is_made_anew_and_a_lost_head_is_not() {
     let (space, bytes) = shared();
@@ -217,11 +400,11 @@ fn a_lost_head_file_is_made_anew_and_a_lost_head_is_not() {
     drop(shard);
     let first = objects(&space.meta, &format!("{}.segment.", id(3)));
     flip(&space.meta, &first[0], 20);
-    let failed = repair_shard(&space.meta, &space.data, (id(3), Hash::Blake3), options());
+    let failed = try_repair(&space, 3);
     assert!(matches!(failed, Err(VolumeError::Damaged { .. })), "{failed:?}");
     let head = format!("{}.head", id(2));
     space.meta.update(&head, Update::existing().then(Step::Remove)).unwrap();
-    let failed = repair_shard(&space.meta, &space.data, (id(2), Hash::Blake3), options());
+    let failed = try_repair(&space, 2);
     let error = failed.unwrap_err().to_string();
     assert!(error.contains(&head) && error.contains("missing"), "{error}");
 }

@@ -142,6 +142,15 @@ pub enum VolumeError {
         /// What is damaged, or the first of it.
         first: Box<VolumeError>,
     },
+    /// A container of another shard has no directory yet, by which a repair finds how long pages are.
+    #[error(
+        "container {container} is not sealed yet, expected its directory: repeat the repair once the shard that fills \
+         it has sealed it"
+    )]
+    NotSealed {
+        /// The container.
+        container: String,
+    },
     /// The pool has containers, and whoever keeps what is known of it knows nothing.
     #[error(
         "nothing is known of the pool, though it has '{found}': open it with what keeps its volumes, \
@@ -364,17 +373,19 @@ impl VolumeError {
         }
     }
 
-    /// Whether it says nothing of what is there: the same [may pass](Self::may_pass), or the disk gave
-    /// nothing back.
-    pub(crate) fn is_of_disk(&self) -> bool {
-        let is_read = match self {
+    /// Whether it says that what was to be read is missing, or is not as it was written. A repair gives nothing up
+    /// after any other error: the next attempt may find what was to be read.
+    pub(crate) fn is_of_content(&self) -> bool {
+        match self {
             Self::Backend(error)
             | Self::Container(ContainerFileError(ContainerError::Backend {
                 source: error, ..
-            })) => matches!(error, BackendError::Io { operation: Operation::Read, .. }),
+            })) => {
+                matches!(error, BackendError::NotFound { .. } | BackendError::OutOfRange { .. })
+            }
+            Self::Container(_) | Self::Damaged { .. } | Self::Malformed { .. } => true,
             _ => false,
-        };
-        is_read || self.may_pass()
+        }
     }
 }
 

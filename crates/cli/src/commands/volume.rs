@@ -130,9 +130,10 @@ damaged part of a map or table knew are lost, and are named. It copies all that 
 named lost-... in the folder. Then it checks the pool.
 
 With --cluster it repairs the shards that no gateway has, and names those that one has: stop that gateway first.
-It restores the checkpoint of a shard and all later changes up to the first one that is lost or damaged. Copies are
-objects in the namespace, which are removed with their volumes. Containers stay as they are: `onefold volume scrub`
-finds what is lost in them.
+It restores the checkpoint of a shard and all later changes up to the first one that is lost or damaged. It copies
+what it gives up to objects of the shard in the namespace, which are removed with the last volume of the shard. It
+repairs no containers: `onefold volume scrub` finds what is lost in them. Containers that only the given-up changes
+used are leaks from then on, which gateways and `onefold cluster fsck --repair` remove.
 
 Examples:
   onefold volume check --pool /srv/pool
@@ -643,16 +644,17 @@ impl Check {
             done.settled.iter().cloned().chain(kept)
         });
         of_repair.for_each(|line| console.notice(line));
-        let found = match self.pool.ask(Request::Check, console)? {
+        let mut found = match self.pool.ask(Request::Check, console)? {
             Answer::Checked(found) => found,
             other => return Err(strange(&other)),
         };
+        found.problems.extend(repaired.iter().flat_map(|done| done.left.iter().cloned()));
         let exit = if found.problems.is_empty() { Exit::Fine } else { Exit::Fatal };
         let mut output = Output::new();
         if console.is_json() {
             match repaired {
                 Some(done) => {
-                    let onefold_volume::Repaired { settled, kept } = done;
+                    let onefold_volume::Repaired { settled, kept, .. } = done;
                     output.json_document(&Repaired { found, settled, kept })?;
                 }
                 None => output.json_document(&found)?,

@@ -24,7 +24,8 @@ impl Volumes {
         for (id, names) in shards {
             let names = names.join(", ");
             match self.repair_one(id) {
-                Ok(Some(Repaired { settled, kept })) => {
+                Ok(Some(Repaired { settled, left, kept })) => {
+                    whole.left.extend(left.iter().map(|what| format!("{names}: {what}")));
                     whole.settled.extend(settled.iter().map(|what| format!("{names}: {what}")));
                     whole.kept.extend(kept.iter().map(|file| format!("{id}.file.{file}")));
                 }

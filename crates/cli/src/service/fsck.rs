@@ -16,6 +16,9 @@ pub(crate) struct ShownFsck {
     pub(crate) problems: Vec<ShownProblem>,
     /// The number of further problems.
     pub(crate) more: u64,
+    /// How many of these are leaks.
+    #[serde(default)]
+    pub(crate) more_leaks: u64,
     /// The ids of the shards whose journals were compared.
     pub(crate) shards: Vec<String>,
 }
@@ -38,15 +41,22 @@ impl ShownFsck {
             is_leak: one.is_leak(),
             is_repaired: is_repair && one.is_leak(),
         };
-        let more = checked.problems.len().saturating_sub(MOST) as u64;
-        let problems = checked.problems.iter().take(MOST).map(problem).collect();
-        Self { containers: checked.containers, problems, more, shards }
+        let (named, further) = checked.problems.split_at(checked.problems.len().min(MOST));
+        let more_leaks = further.iter().filter(|one| one.is_leak()).count() as u64;
+        Self {
+            containers: checked.containers,
+            problems: named.iter().map(problem).collect(),
+            more: further.len() as u64,
+            more_leaks,
+            shards,
+        }
     }
 
     /// Adds what another check of the same containers found by other shards. Some problems all of them see.
     pub(crate) fn join(&mut self, other: Self) {
         self.containers = self.containers.max(other.containers);
         self.more += other.more;
+        self.more_leaks += other.more_leaks;
         self.shards.extend(other.shards);
         for one in other.problems {
             match self.problems.iter_mut().find(|known| known.problem == one.problem) {
@@ -54,6 +64,13 @@ impl ShownFsck {
                 None => self.problems.push(one),
             }
         }
+    }
+
+    /// How many problems are leaks, and how many are not.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn leaks_and_others(&self) -> (u64, u64) {
+        let leaks = self.problems.iter().filter(|one| one.is_leak).count() as u64 + self.more_leaks;
+        (leaks, self.problems.len() as u64 + self.more - leaks)
     }
 
     /// Whether problems are left.
@@ -67,6 +84,26 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(feature = "cluster")]
+    fn leaks_that_are_not_named_count_as_leaks() {
+        use onefold_cluster::hints::ContainerName;
+        use onefold_seal::ObjectId;
+        let shard = ObjectId::from_bytes([1; ObjectId::LEN]);
+        let container = |number| ContainerName { shard, writer: 1, number };
+        let leak = |number| Problem::Unused { container: container(number) };
+        let mut problems: Vec<_> = (0..MOST as u64 + 7).map(leak).collect();
+        let missing = |number| Problem::Missing { container: container(number) };
+        problems.extend((0..3).map(missing));
+        let checked = Checked { problems, ..Checked::default() };
+        let mut found = ShownFsck::of(&checked, false, Vec::new());
+        assert_eq!((found.problems.len(), found.more, found.more_leaks), (MOST, 10, 7));
+        assert_eq!(found.leaks_and_others(), (MOST as u64 + 7, 3));
+        // the other check sees the same leaks; those that are not named cannot be compared
+        found.join(ShownFsck::of(&checked, false, Vec::new()));
+        assert_eq!(found.leaks_and_others(), (MOST as u64 + 14, 6));
+    }
+
+    #[test]
     fn what_all_gateways_see_is_told_once() {
         let problem = |problem: &str, is_repaired| ShownProblem {
             problem: problem.into(),
@@ -77,6 +114,7 @@ mod tests {
             containers: 3,
             problems,
             more: 0,
+            more_leaks: 0,
             shards: vec![shard.into()],
         };
         let mut whole = of(vec![problem("a", false)], "1");

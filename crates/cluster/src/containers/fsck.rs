@@ -226,6 +226,8 @@ impl Fsck<'_> {
                 let is_same = now.is_some_and(|now| now.registered == one.registered);
                 let is_later = found.is_some_and(|found| found.writer > shard.pool().writer().0);
                 if is_same && !is_later && found != Some(value_of(one.registered)) {
+                    // so that its pages are moved, and no block maps more of them
+                    shard.pool().note_closing(&one.container);
                     unprotected.insert((name, *id));
                 }
             }

@@ -12,6 +12,7 @@ mod footer;
 mod fsck;
 mod guard;
 mod log;
+mod protect;
 mod release;
 mod shared;
 mod sweep;

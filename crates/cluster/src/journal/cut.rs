@@ -30,11 +30,11 @@ pub(crate) struct Cut {
 struct Break {
     /// The last place with a batch that can be read, and how many bytes of it are whole; none if that is the head.
     last: Option<(Made, u64)>,
-    /// The segment with the first batch that cannot be read.
-    broken: Made,
     /// The number of that batch.
     next: u64,
     problem: VolumeError,
+    /// The segments before that one, all of whose batches can be read.
+    whole: BTreeSet<Made>,
 }
 
 impl RadosJournals {
@@ -69,7 +69,8 @@ impl Kept {
         if found.next == 0 {
             return Err(found.problem);
         }
-        let kept = self.keep(writer, folder, found.broken)?;
+        // later segments are copied too: if this one is missing, nothing leads to them
+        let kept = self.keep(writer, folder, &found.whole)?;
         self.end_at(head, &found)?;
         self.objects.remove_leaked(writer)?;
         let Break { next, problem, .. } = found;
@@ -78,18 +79,20 @@ impl Kept {
 
     fn find_break(&self, writer: Writer, state: &State) -> Result<Option<Break>, VolumeError> {
         let (mut next, mut segment, mut last) = (state.sequence, state.segment, None);
+        let mut whole = BTreeSet::new();
         loop {
-            let mut whole = 0;
-            let found = self.read_segment(writer, segment, &mut next, &mut whole);
+            let mut len = 0;
+            let found = self.read_segment(writer, segment, &mut next, &mut len);
             match found {
                 Ok(Segment { follow: None, .. }) => return Ok(None),
                 Ok(Segment { follow: Some(follow), length, .. }) => {
                     last = Some((segment, length));
+                    whole.insert(segment);
                     segment = follow;
                 }
                 Err(problem @ VolumeError::Damaged { .. }) => {
-                    last = if whole > 0 { Some((segment, whole)) } else { last };
-                    return Ok(Some(Break { last, broken: segment, next, problem }));
+                    last = if len > 0 { Some((segment, len)) } else { last };
+                    return Ok(Some(Break { last, next, problem, whole }));
                 }
                 Err(error) => return Err(error),
             }
@@ -114,24 +117,18 @@ impl Kept {
         })
     }
 
-    /// Copies the segments from `segment` on, as far as they lead on. Returns the names of the copies.
+    /// Copies all segments but those that are `whole`. Returns the names of the copies.
     fn keep(
         &self,
         writer: Writer,
         folder: &dyn Folder,
-        segment: Made,
+        whole: &BTreeSet<Made>,
     ) -> Result<Vec<String>, VolumeError> {
-        let (mut names, mut seen, mut segment) = (Vec::new(), BTreeSet::new(), Some(segment));
-        while let Some(name) = segment.filter(|name| seen.insert(*name)) {
-            let found = match self.objects.look(name) {
-                Ok(None) => break,
-                Err(VolumeError::Damaged { .. }) => None,
-                found => found?,
-            };
-            let kept = kept_name(writer, &format!("segment.{name}"));
-            self.copy(&self.objects.segment(name), folder, &kept)?;
+        let mut names = Vec::new();
+        for segment in self.objects.segments()?.difference(whole) {
+            let kept = kept_name(writer, &format!("segment.{segment}"));
+            self.copy(&self.objects.segment(*segment), folder, &kept)?;
             names.push(kept);
-            segment = found.and_then(|found| found.follow);
         }
         Ok(names)
     }
@@ -173,5 +170,60 @@ impl Kept {
             .set(NEXT, number(found.next))
             .set(FOLLOW, made.encode().to_vec());
         objects.update(&objects.segment(segment), end).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use onefold_backend::rados::{MemoryRados, RadosPool};
+    use onefold_seal::ObjectId;
+    use onefold_volume::Metadata;
+
+    use super::*;
+    use crate::folder::RadosFolder;
+    use crate::journal::shards::JournalSizes;
+
+    const ID: ObjectId = ObjectId::from_bytes([7; ObjectId::LEN]);
+
+    #[test]
+    fn segments_after_a_lost_one_are_copied_before_they_are_removed() {
+        let removal = Update::existing().then(Step::Remove);
+        let damage = Update::existing().set(NEXT, vec![1, 2, 3]);
+        for (update, copied) in [(removal, 3..6), (damage, 2..6)] {
+            let pool: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
+            // each batch is in a segment of its own
+            let sizes = JournalSizes { segment: 1, part: 1 };
+            let journals = RadosJournals::new(Arc::clone(&pool), sizes).unwrap();
+            let shard = Shard::of(ID);
+            journals.create(shard).unwrap();
+            let writer = journals.take_over(shard, &mut |_| Ok(())).unwrap().writer;
+            for sequence in 0..6 {
+                journals.apply_batch(shard, writer, sequence, &[sequence as u8; 9]).unwrap();
+            }
+            let kept = journals.kept(shard);
+            let objects = &kept.objects;
+            let mut segments = vec![objects.read_head().unwrap().state.segment];
+            while let Some(next) = objects.look(*segments.last().unwrap()).unwrap().unwrap().follow
+            {
+                segments.push(next);
+            }
+            assert_eq!(segments.len(), 6);
+            pool.update(&objects.segment(segments[2]), update).unwrap();
+            let folder = RadosFolder::take(Arc::clone(&pool), ID).unwrap();
+            let cut = journals.cut(shard, &folder).unwrap().unwrap();
+            assert_eq!((cut.next, cut.kept.len()), (2, copied.len()), "{cut:?}");
+            for (sequence, segment) in copied.clone().zip(&segments[copied]) {
+                let name = cut.kept.iter().find(|name| name.ends_with(&segment.to_string()));
+                let reader = folder.reader(name.unwrap()).unwrap();
+                let mut bytes = vec![0; reader.len() as usize];
+                reader.read(0, &mut bytes).unwrap();
+                let frame = Frame::decode(ID, &bytes).unwrap();
+                assert_eq!((frame.number, frame.body), (sequence as u64, &[sequence as u8; 9][..]));
+            }
+            // the two whole ones, and that of the next batch
+            assert_eq!(objects.segments().unwrap().len(), 3);
+        }
     }
 }

@@ -287,6 +287,18 @@ impl ShardObjects {
         }
     }
 
+    /// All segments of the shard, also those that nothing leads to.
+    pub(super) fn segments(&self) -> Result<BTreeSet<Made>, VolumeError> {
+        let prefix = format!("{}.segment.", self.shard);
+        let mut found = BTreeSet::new();
+        let listed = self.pool.list(&mut |object| {
+            found.extend(object.strip_prefix(&prefix).and_then(Made::parse));
+            ControlFlow::Continue(())
+        });
+        listed.map_err(|error| failed(Operation::List, error))?;
+        Ok(found)
+    }
+
     /// Removes what is left of `trash`, whose segments end before `until`.
     pub(super) fn remove_trash(&self, trash: Trash, until: Made) -> Result<(), VolumeError> {
         if let Some(checkpoint) = trash.checkpoint {

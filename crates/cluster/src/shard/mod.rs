@@ -88,13 +88,15 @@ fn take_files(
     Ok((Arc::new(folder), Arc::new(containers)))
 }
 
-/// Makes shard `id`, whose pages are named by `hash`, one that can be opened, and supersedes whoever has it open: gives
-/// up batches from the first on that cannot be read, and what only nodes knew that cannot be read. A shard with nothing
-/// wrong stays as it is. Containers are not changed.
+/// Makes shard `id`, whose pages are named by `hash`, one that can be opened, and supersedes
+/// whoever has it open: gives up batches from the first on that cannot be read, and what only nodes
+/// knew that cannot be read. Then it registers the shard in containers where the given-up batches
+/// had dropped it, or moves its pages if a container takes no registrations any more. A shard with
+/// nothing wrong stays as it is. No container is repaired.
 ///
 /// # Errors
-/// [`VolumeError::Damaged`] if its head, its checkpoint or its first batch cannot be read: then nothing can be restored. After any error
-/// the call can be repeated.
+/// [`VolumeError::Damaged`] if its head, its checkpoint or its first batch cannot be read: then
+/// nothing can be restored. After any error the call can be repeated.
 pub fn repair_shard(
     meta: &Arc<dyn RadosPool>,
     data: &Arc<dyn RadosPool>,
@@ -110,9 +112,12 @@ pub fn repair_shard(
     }
     let (journals, sharing) =
         (Arc::new(journals) as Arc<dyn Metadata>, containers as Arc<dyn Sharing>);
-    let more = Pool::repair_shared(&folder, (id, hash), &journals, &sharing, options)?;
+    let more = Pool::repair_shared(&folder, (id, hash), &journals, &sharing, options.clone())?;
     done.settled.extend(more.settled);
     done.kept.extend(more.kept);
+    // also if nothing was given up now: an earlier repair may have been stopped here
+    let (shard, _) = open_shard(meta, data, id, Arc::new(()), options)?;
+    shard.containers.protect(&shard.pool, &mut done)?;
     Ok(done)
 }
 

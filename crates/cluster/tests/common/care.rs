@@ -457,6 +457,34 @@ pub(crate) fn what_a_scrub_of_one_shard_finds_is_noted_for_all() {
     assert_eq!(care.damage().unwrap(), noted);
 }
 
+/// What a scrub finds in a container that is not sealed yet is noted as it was found, and a cycle lets it be.
+pub(crate) fn what_a_scrub_finds_in_an_open_container_is_noted() {
+    let cluster = Cluster::new();
+    let a = cluster.gateway("a");
+    let shard = create(&a, "one", &image(1, 100));
+    let all = cluster.containers();
+    let containers = Containers::new(Arc::clone(&cluster.pool));
+    let is_open = |name: &ContainerName| {
+        let look = containers.look(name).unwrap().unwrap();
+        look.sealed.is_none() && look.length > 10_000
+    };
+    let name = *all.keys().find(|name| is_open(name)).unwrap();
+    cluster.damage(&name);
+    let found = shard.pool().scrub();
+    assert_eq!(a.note_scrubbed(&found, MINUTE, &|_| true).unwrap(), 1);
+    let care = cluster.care();
+    let noted = care.damage().unwrap();
+    let [(found, damage)] = &noted[..] else { panic!("{noted:?}") };
+    assert_eq!((*found, damage.pages, damage.found), (name, 1, MINUTE));
+    let mut scrubbing = Scrubbing::default();
+    for _ in 0..=all.len() {
+        a.scrub_step(&mut scrubbing, (MINUTE, EVERY), &|_| true).unwrap();
+    }
+    assert!(care.scrub_cycle().unwrap().is_some_and(|cycle| !cycle.is_running));
+    assert_eq!(care.damage().unwrap(), noted);
+    assert_eq!(a.damage_in(&shard, &|| true).unwrap().bad.len(), 1);
+}
+
 /// Damage that could not be noted is found again in the same cycle.
 pub(crate) fn damage_without_an_answer_is_noted_by_the_next_step() {
     let cluster = Cluster::new();
@@ -525,6 +553,7 @@ pub(crate) fn all() {
     each_container_is_scrubbed_once_a_cycle_and_its_users_are_told_of_damage();
     what_a_dead_gateway_had_begun_to_scrub_another_one_reads_and_it_counts_once();
     what_a_scrub_of_one_shard_finds_is_noted_for_all();
+    what_a_scrub_finds_in_an_open_container_is_noted();
     damage_without_an_answer_is_noted_by_the_next_step();
     what_is_stored_during_a_count_counts();
 }

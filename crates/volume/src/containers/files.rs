@@ -364,6 +364,19 @@ impl PageFile {
         Ok(if self.has_gaps() { without_padding(directory) } else { directory })
     }
 
+    /// Fails if another shard still fills it, so that it has no directory yet.
+    pub(crate) fn ensure_sealed(&self) -> Result<(), VolumeError> {
+        let (Some(name), Some(sharing)) = (self.shared(), self.files.sharing()) else {
+            return Ok(());
+        };
+        match sharing.look(name)? {
+            Some((state, _)) if !state.is_sealed && self.is_foreign() => {
+                Err(VolumeError::NotSealed { container: self.name.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Gives a container that shards share, and that an earlier writer filled, the footer that lists `pages`.
     pub(crate) fn seal_inherited(&self, pages: &[PageEntry]) -> Result<(), VolumeError> {
         let (id, envelope) = self.identity();

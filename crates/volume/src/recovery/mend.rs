@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::containers::entry::{ContainerImage, MOST_PAGES, PageEntry, entries};
-use crate::containers::files::Files;
+use crate::containers::files::{Files, PageFile};
 use crate::error::{VolumeError, told};
 use crate::ids::{Handle, VolumeId, container_name};
 use crate::journal::record::SEGMENT;
@@ -308,7 +308,9 @@ impl Mended<'_> {
                 let (pages, error) = told_of(self, at, all[at].1);
                 mending.settle(|| match known.is_some() {
                     true => format!("found the places of {pages} again: {error}"),
-                    false => format!("gave up {pages}, whose places nothing else tells: {error}"),
+                    false => format!(
+                        "gave up {pages}, because nothing else says where they are stored: {error}"
+                    ),
                 });
             }
         }
@@ -332,11 +334,9 @@ impl Mended<'_> {
             return Ok(BTreeMap::new());
         };
         let image = self.containers.get(&number).filter(|image| !image.is_sealed);
-        let pages = match (image, file.directory()) {
-            (Some(image), _) => image.pages.clone(),
-            (None, Ok(directory)) => entries(&directory),
-            (None, Err(error)) if error.is_of_disk() => return Err(error),
-            (None, Err(_)) => Vec::new(),
+        let pages = match image {
+            Some(image) => image.pages.clone(),
+            None => listed(&file)?.unwrap_or_default(),
         };
         Ok(pages.iter().map(|page| (page.offset, page.stored_len)).collect())
     }
@@ -354,11 +354,19 @@ impl Mended<'_> {
         if let Some(image) = self.containers.get(&number).filter(|image| !image.is_sealed) {
             return Ok(Some(image.pages.clone()).filter(is_all));
         }
-        match file.directory() {
-            Ok(directory) => Ok(Some(entries(&directory)).filter(is_all)),
-            Err(error) if error.is_of_disk() => Err(error),
-            Err(_) => Ok(None),
-        }
+        Ok(listed(&file)?.filter(is_all))
+    }
+}
+
+/// The pages that the footer of `file` lists; `None` if that is missing or damaged.
+///
+/// # Errors
+/// If that cannot be found out now.
+fn listed(file: &Arc<PageFile>) -> Result<Option<Vec<PageEntry>>, VolumeError> {
+    match file.ensure_sealed().and_then(|()| file.directory()) {
+        Ok(directory) => Ok(Some(entries(&directory))),
+        Err(error) if error.is_of_content() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

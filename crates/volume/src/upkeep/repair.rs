@@ -42,6 +42,8 @@ const PIECE: u64 = 1 << 20;
 pub struct Repaired {
     /// What was wrong and is settled, a text each.
     pub settled: Vec<String>,
+    /// What is still wrong, a text each.
+    pub left: Vec<String>,
     /// Files in the pool's folder with copies of what was given up.
     pub kept: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! Repair of a pool that is a shard of a cluster: its own file, and nodes of maps and tables that cannot be read.
 //!
-//! What keeps the pool's records repairs these itself, before. Containers are shared, so they are not changed here:
-//! what a scrub finds in them is told to all of their users.
+//! The caller first repairs the records of the pool, where these are kept. Shards share containers, so a repair of one
+//! pool does not change them: a scrub notes damage in a container for all shards that use it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -19,15 +19,16 @@ after the other. Pages are not read: `onefold volume scrub` does that.
 
 Two kinds of problems exist. Leaks only take space: a registration that no journal knows, and a container that
 no shard needs. --repair removes them, at any time; gateways also do so every five minutes. The others are
-damage: pages of a container are gone, or a shard uses a container without protection. They stay, and are named.
+damage: pages of a container are gone, or a shard uses a container without protection. --repair leaves
+these, and they are named.
 
 Examples:
   onefold cluster fsck ceph:volumes/backup
   onefold cluster fsck --repair ceph:volumes/backup
 
 With --json: one document with containers, problems (at most 10,000 for each gateway, with problem, is_leak and
-is_repaired), more (the number of further problems) and shards (the ids of those that were asked). The exit code
-is 1 if problems are left.";
+is_repaired), more (the number of further problems), more_leaks (how many of these are leaks) and shards (the ids of
+those that were asked). The exit code is 1 if problems are left.";
 
 /// Check which shards use which containers, and remove what none needs
 #[derive(Debug, Args)]

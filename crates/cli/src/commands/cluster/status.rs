@@ -20,7 +20,6 @@ use crate::count::count;
 use crate::domain::Volumes;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::service::fsck::ShownFsck;
 use crate::service::peers;
 use crate::service::space::{ShownCycle, ShownStored};
 use crate::table;
@@ -163,9 +162,7 @@ impl Status {
 fn checked(reached: Reached, console: &Console) -> Result<(u64, u64)> {
     let told = console.clone();
     let mut volumes = Volumes::new(reached, Options::default(), move |what| told.notice(what))?;
-    let ShownFsck { problems, more, .. } = volumes.fsck(false)?;
-    let leaks = problems.iter().filter(|problem| problem.is_leak).count() as u64;
-    Ok((leaks, problems.len() as u64 + more - leaks))
+    Ok(volumes.fsck(false)?.leaks_and_others())
 }
 
 /// The slices of the index as ranges of prefixes.

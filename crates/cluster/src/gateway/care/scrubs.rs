@@ -6,7 +6,7 @@
 //! lease is over, another one begins again. A cycle ends when nothing is left and nothing is being read.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
@@ -25,6 +25,23 @@ use crate::seeded::fault;
 const SCRUB: &str = "scrub";
 /// Containers that are being read at most.
 const MOST_IN_FLIGHT: usize = 1024;
+
+/// What came of reading a container.
+enum Looked {
+    Gone,
+    /// Not sealed yet: its directory, by which pages are found, is missing.
+    Unsealed,
+    Read(ScrubbedContainer),
+}
+
+impl Looked {
+    fn into_read(self) -> Option<ScrubbedContainer> {
+        match self {
+            Self::Read(found) => Some(found),
+            Self::Gone | Self::Unsealed => None,
+        }
+    }
+}
 
 /// What a gateway remembers between two steps: the containers of the cycle.
 #[derive(Debug, Default)]
@@ -154,47 +171,55 @@ impl Gateway {
     ) -> Result<ScrubStep, VolumeError> {
         let step =
             |found, counts| ScrubStep::Scrubbed { cycle: number, container: name, found, counts };
-        let found = match self.read_all(&name, go_on)? {
-            Some(found) => found,
+        let looked = match self.read_all(&name, go_on)? {
+            Some(looked) => looked,
             None => return Ok(step(None, false)),
         };
         // noted before it counts: a gateway that dies in between is followed by one that notes it again
-        let mut is_damaged = found.as_ref().is_some_and(|found| found.bad > 0);
-        if !fault!(DamageNotedLate) {
-            is_damaged = self.note_found(care, &name, found.as_ref(), now)?;
-        }
+        let is_bad = matches!(&looked, Looked::Read(found) if found.bad > 0);
+        let is_damaged = if fault!(DamageNotedLate) {
+            is_bad
+        } else {
+            self.note_looked(care, &name, &looked, now)?
+        };
+        let is_read = matches!(looked, Looked::Read(_));
         let own = self.lease().id();
         loop {
             let Some((cycle, value)) = care.find(SCRUB, ScrubCycle::read)? else {
-                return Ok(step(found, false));
+                return Ok(step(looked.into_read(), false));
             };
             if cycle.cycle != number || !cycle.in_flight.contains(&(own, name)) {
-                return Ok(step(found, false));
+                return Ok(step(looked.into_read(), false));
             }
             let mut done = ScrubCycle {
-                containers: cycle.containers + u64::from(found.is_some()),
+                containers: cycle.containers + u64::from(is_read),
                 damaged: cycle.damaged + u64::from(is_damaged),
                 ..cycle
             };
             done.in_flight.retain(|claim| *claim != (own, name));
             if care.change(SCRUB, Some(&value), Some(done.with_token().encode()))? {
-                fault!(DamageNotedLate => self.note_found(care, &name, found.as_ref(), now)?);
-                return Ok(step(found, true));
+                fault!(DamageNotedLate => self.note_looked(care, &name, &looked, now)?);
+                return Ok(step(looked.into_read(), true));
             }
         }
     }
 
-    /// Notes the damage of container `name` that was found in it, or that there is none; whether there is.
-    fn note_found(
+    /// Notes the damage of container `name` that was found in it, or that there is none; whether there is. What was
+    /// noted of one that is not sealed stays.
+    fn note_looked(
         &self,
         care: &Care,
         name: &ContainerName,
-        found: Option<&ScrubbedContainer>,
+        looked: &Looked,
         now: u64,
     ) -> Result<bool, VolumeError> {
-        let damage = found
-            .filter(|found| found.bad > 0)
-            .map(|found| Damage::new(now, found.bad, found.problem.as_deref().unwrap_or_default()));
+        let damage = match looked {
+            Looked::Unsealed => return Ok(false),
+            Looked::Read(found) if found.bad > 0 => {
+                Some(Damage::new(now, found.bad, found.problem.as_deref().unwrap_or_default()))
+            }
+            Looked::Read(_) | Looked::Gone => None,
+        };
         if damage.is_some() {
             // a shard that registers there verifies pages by the directory alone
             self.guards().close(name).map_err(|error| failed(Operation::Write, error))?;
@@ -205,7 +230,8 @@ impl Gateway {
 
     /// Tells the other users of containers what a scrub of one shard found, by the records of
     /// [`scrub_step`](Self::scrub_step): each container with a bad page is read as a whole, at `now` in milliseconds
-    /// since 1970, as long as `go_on` says so. Returns how many are damaged.
+    /// since 1970, as long as `go_on` says so. Of one that is not sealed yet, what the scrub found is noted. Returns
+    /// how many are damaged.
     ///
     /// # Errors
     /// If a pool of RADOS refuses something or gives no answer. What was noted until then is.
@@ -215,34 +241,44 @@ impl Gateway {
         now: u64,
         go_on: &dyn Fn(u64) -> bool,
     ) -> Result<u64, VolumeError> {
-        let bad = scrubbed.bad.iter().filter_map(|page| page.shared.as_ref());
-        let names: BTreeSet<ContainerName> = bad.map(name_of).collect();
+        let mut bad: BTreeMap<ContainerName, ScrubbedContainer> = BTreeMap::new();
+        for page in &scrubbed.bad {
+            let Some(shared) = &page.shared else { continue };
+            let found = bad.entry(name_of(shared)).or_default();
+            found.bad += 1;
+            found.problem.get_or_insert_with(|| page.problem.clone());
+        }
         let (care, mut damaged) = (self.care(), 0);
-        for name in names {
-            let Some(found) = self.read_all(&name, go_on)? else { break };
-            damaged += u64::from(self.note_found(&care, &name, found.as_ref(), now)?);
+        for (name, found) in bad {
+            let looked = match self.read_all(&name, go_on)? {
+                Some(Looked::Unsealed) => Looked::Read(found),
+                Some(looked) => looked,
+                None => break,
+            };
+            damaged += u64::from(self.note_looked(&care, &name, &looked, now)?);
         }
         Ok(damaged)
     }
 
-    /// What is wrong with container `name`: inner none if it is gone or not sealed yet, none if `go_on` said no.
+    /// What is wrong with container `name`; none if `go_on` said no.
     fn read_all(
         &self,
         name: &ContainerName,
         go_on: &dyn Fn(u64) -> bool,
-    ) -> Result<Option<Option<ScrubbedContainer>>, VolumeError> {
+    ) -> Result<Option<Looked>, VolumeError> {
         let (containers, refused) = (self.containers(), RefCell::new(None));
         let damaged = |problem: String| {
-            Ok(Some(Some(ScrubbedContainer { pages: 0, bad: 1, problem: Some(problem) })))
+            Ok(Some(Looked::Read(ScrubbedContainer { pages: 0, bad: 1, problem: Some(problem) })))
         };
         let look = match containers.look(name) {
-            Ok(look) => look.filter(|look| look.sealed.is_some()),
+            Ok(None) => return Ok(Some(Looked::Gone)),
+            Ok(Some(look)) if look.sealed.is_none() => return Ok(Some(Looked::Unsealed)),
+            Ok(Some(look)) => look,
             Err(error) if error.refusal() == Some(Refusal::Damaged) => {
                 return damaged("its attributes are not those of a container".to_owned());
             }
             Err(error) => return Err(failed(Operation::Read, error)),
         };
-        let Some(look) = look else { return Ok(Some(None)) };
         let read = |range: Range<u64>| {
             let len = (range.end - range.start) as usize;
             let error = match containers.read(name, range) {
@@ -255,10 +291,10 @@ impl Gateway {
             Err(containers.backend(name, Operation::Read, error))
         };
         match scrub_shared(shared_name(name), self.domain.hash, look.length, &read, go_on) {
-            Ok(found) => Ok(found.map(Some)),
+            Ok(found) => Ok(found.map(Looked::Read)),
             Err(error) => match refused.into_inner() {
                 // it went meanwhile
-                Some(Refusal::Absent) => Ok(Some(None)),
+                Some(Refusal::Absent) => Ok(Some(Looked::Gone)),
                 Some(Refusal::Damaged) => damaged(format!("it cannot be read: {error}")),
                 // what else is wrong says nothing of the container
                 _ => Err(error.into()),
