@@ -38,13 +38,14 @@ class Fingerprints:
 class Device:
     """A GPU, called "cuda:N".
 
-    Its methods take arrays in its memory: objects with `__cuda_array_interface__` or `__dlpack__`, whose
-    elements are contiguous in C order. They wait for all work on the device, and copy nothing to the host
-    but cut-points and fingerprints, which are those of the CPU.
+    Its methods take arrays in its memory: objects with `__cuda_array_interface__` or `__dlpack__`,
+    whose elements are contiguous in C order. An array with only the former does not tell which device
+    it is on: it must be this one. All work on the device is waited for, and nothing is copied to the
+    host but cut-points and fingerprints, which are those of the CPU.
 
     Raises ValueError for another name, and RuntimeError for a device that cannot be used, or fails."""
 
-    def __init__(self, name: str = "cuda:0") -> None: ...
+    def __new__(cls, name: str = "cuda:0") -> Device: ...
     def cut(self, array: object, chunker: Chunker) -> CutPoints:
         """The cut-points of `array`, a whole input; the last is its length in bytes."""
     def cut_and_fingerprint(
