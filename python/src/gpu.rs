@@ -41,8 +41,8 @@ impl Device {
         Ok(self.run(array, chunker, None)?.0)
     }
 
-    /// The cut-points of `array`, and the fingerprint of each chunk. `algorithm` is blake3, blake3-keyed
-    /// (which takes a `key` of 32 bytes), sha256 or sha3-256.
+    /// The cut-points of `array`, and the fingerprint of each chunk. `algorithm` is blake3,
+    /// blake3-keyed (which takes a `key` of 32 bytes), sha256 or sha3-256.
     #[pyo3(signature = (array, chunker, *, algorithm = "blake3", key = None))]
     fn cut_and_fingerprint(
         &self,
