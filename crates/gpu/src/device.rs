@@ -126,7 +126,7 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// Kernels read whole pieces of so many bytes.
+    /// Kernels read pieces of this many bytes, never a part of one.
     const PIECE: usize = 16;
 
     /// The `len` bytes from `address` on.

@@ -30,7 +30,7 @@ pub enum Fault {
 /// The arrays of a lane.
 pub type Arrays = HashMap<Slot, Vec<u8>>;
 
-/// What runs a kernel with so many groups on the arrays; an error says why it failed.
+/// Runs a kernel on the arrays, with the given number of groups. An error says why it failed.
 type Run = dyn Fn(Kernel, usize, &[Argument], &mut Arrays) -> Result<(), String> + Send + Sync;
 
 /// A device that does on the host what kernels promise.

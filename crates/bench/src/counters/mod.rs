@@ -34,7 +34,7 @@ mod tests {
     use onefold_testkit::skip;
     use std::hint::black_box;
 
-    /// Or the machine has no counters, as many virtual ones, and then the user is told so.
+    /// A machine without counters, as many virtual ones are, gives an error that says so.
     #[test]
     fn twice_the_work_is_twice_the_instructions_or_there_is_a_reason() {
         let mut counters = match Counters::open() {

@@ -145,8 +145,8 @@ list of texts) and kept (a list of files).";
 
 const SCRUB_HELP: &str = "\
 If the pool is served, clients are not blocked and share the disk with the scrub. It reads the pages
-that volumes used when it began and still use when it reaches them. In a cluster it notes damaged containers as
-scrubs of gateways do, so that all volumes that use them are told.
+that volumes used when it began and still use when it reaches them. In a cluster it notes damaged containers, as
+gateways do when they scrub. Gateways then warn the users of every volume that is affected.
 
 Examples:
   onefold volume scrub --pool /srv/pool

@@ -161,13 +161,7 @@ fn damage_that_one_gateway_finds_all_users_of_the_container_are_told() {
         Ok(ceph) => ceph,
         Err(reason) => return skip(&reason),
     };
-    let (lab, at) = (lab(), at(&ceph));
-    let place = format!("{REPLICATED}/volumes");
-    lab.ok(&init(&ceph, &place));
-    let status = format!("cluster status ceph:{place} --ceph-conf {}", ceph.conf().display());
-    for name in ["a", "b"] {
-        lab.ok(&format!("volume create {at} --size 4MiB {name}"));
-    }
+    let (lab, at, status) = with_two_volumes(&ceph);
     let (mut first, mut second) = (start(&lab, &ceph, "first"), start(&lab, &ceph, "second"));
     fill(&mut first.client("a"), 0, 300);
     first.hears("connected to another gateway");
@@ -325,6 +319,17 @@ fn a_read_only_gateway_offers_snapshots_and_leaves_volumes_to_others() {
     disk.write(BLOCK as u64, &page(101)).unwrap();
 }
 
+/// A domain with the volumes a and b; the options that name it, and the command that shows its state.
+fn with_two_volumes(ceph: &Ceph) -> (Lab, String, String) {
+    let (lab, at) = (lab(), at(ceph));
+    let place = format!("{REPLICATED}/volumes");
+    lab.ok(&init(ceph, &place));
+    for name in ["a", "b"] {
+        lab.ok(&format!("volume create {at} --size 4MiB {name}"));
+    }
+    (lab, at, format!("cluster status ceph:{place} --ceph-conf {}", ceph.conf().display()))
+}
+
 /// Changes bytes of an object of the namespace.
 fn spoil(lab: &Lab, ceph: &Ceph, object: &str, change: impl Fn(&mut Vec<u8>)) {
     let copy = lab.path("object");
@@ -344,13 +349,7 @@ fn commands_repair_what_no_gateway_serves_and_tell_others_of_damage() {
         Ok(ceph) => ceph,
         Err(reason) => return skip(&reason),
     };
-    let (lab, at) = (lab(), at(&ceph));
-    let place = format!("{REPLICATED}/volumes");
-    lab.ok(&init(&ceph, &place));
-    let status = format!("cluster status ceph:{place} --ceph-conf {}", ceph.conf().display());
-    for name in ["a", "b"] {
-        lab.ok(&format!("volume create {at} --size 4MiB {name}"));
-    }
+    let (lab, at, status) = with_two_volumes(&ceph);
     let line = format!("serve {at} --listen 127.0.0.1:0 --check-every 1 --unix");
     let mut first = Served::start_at(&lab, &format!("{line} first"), "first").unwrap();
     fill(&mut first.client("a"), 0, 300);

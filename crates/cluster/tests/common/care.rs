@@ -94,6 +94,15 @@ fn put(shard: &OpenShard, name: &str, block: u64, page: &[u8]) -> Result<(), Blo
     shard.device(name).unwrap().write(block * PAGE as u64, page, Durability::OnReturn)
 }
 
+/// The volumes one and two with the same content, one at each gateway; their containers are sealed.
+fn sealed_twins(a: &Gateway, b: &Gateway, bytes: &[u8]) -> (Arc<OpenShard>, Arc<OpenShard>) {
+    let twins = (create(a, "one", bytes), create(b, "two", bytes));
+    for shard in [&twins.0, &twins.1] {
+        shard.pool().seal_open().unwrap();
+    }
+    twins
+}
+
 fn erase(shard: &OpenShard, name: &str, blocks: std::ops::Range<u64>) {
     let bytes = blocks.start * PAGE as u64..blocks.end * PAGE as u64;
     shard.device(name).unwrap().erase(bytes, Durability::OnReturn).unwrap();
@@ -332,10 +341,7 @@ pub(crate) fn each_container_is_scrubbed_once_a_cycle_and_its_users_are_told_of_
     let cluster = Cluster::new();
     let (a, b) = (cluster.gateway("a"), cluster.gateway("b"));
     let bytes = image(1, 100);
-    let (one, two) = (create(&a, "one", &bytes), create(&b, "two", &bytes));
-    for shard in [&one, &two] {
-        shard.pool().seal_open().unwrap();
-    }
+    let (one, two) = sealed_twins(&a, &b, &bytes);
     let all: BTreeSet<ContainerName> = cluster.containers().into_keys().collect();
     let (read, damaged) = cycle(&[&a, &b], MINUTE);
     assert_eq!(read.iter().map(|(_, name)| *name).collect::<BTreeSet<_>>(), all);
@@ -434,10 +440,7 @@ pub(crate) fn what_a_scrub_of_one_shard_finds_is_noted_for_all() {
     let cluster = Cluster::new();
     let (a, b) = (cluster.gateway("a"), cluster.gateway("b"));
     let bytes = image(1, 100);
-    let (one, two) = (create(&a, "one", &bytes), create(&b, "two", &bytes));
-    for shard in [&one, &two] {
-        shard.pool().seal_open().unwrap();
-    }
+    let (one, two) = sealed_twins(&a, &b, &bytes);
     let note = |gateway: &Gateway, shard: &OpenShard| {
         gateway.note_scrubbed(&shard.pool().scrub(), MINUTE, &|_| true).unwrap()
     };

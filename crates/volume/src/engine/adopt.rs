@@ -108,8 +108,8 @@ enum Origin {
     Unusable,
 }
 
-/// What a directory says of a page of which nobody knows where it begins: it is longer than any page, and no page has
-/// its fingerprint.
+/// The entry in a directory for a page whose place is lost. It is longer than any page can be, and no page
+/// has its fingerprint, so nothing takes it for a page.
 fn lost_page(slot: u32) -> (GroupEntry, ChunkEntry) {
     let check = Check::from_bytes([0; CHECK_LEN]);
     let offset = LOST_OFFSET.into();

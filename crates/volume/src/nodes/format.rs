@@ -38,7 +38,7 @@ pub(super) const FILE_AT: usize = POOL_AT + ObjectId::LEN;
 pub(super) const CHECK_AT: usize = FILE_AT + 2 * size_of::<u64>();
 pub(super) const ZEROS_AT: usize = CHECK_AT + CHECK_LEN;
 
-/// A file has at most so many nodes: those that fit in 64 MiB.
+/// The most nodes of a file: those that fit in 64 MiB.
 pub(super) const NODES_PER_FILE: u32 = (((64 << 20) - HEADER) / SLOT) as u32;
 /// Numbers of writers and files are below.
 pub(super) const LIMIT: u64 = 1 << 63;

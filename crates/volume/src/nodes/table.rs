@@ -49,9 +49,9 @@ pub(super) struct Entry {
 pub(super) enum Len {
     /// The file was not opened yet.
     Unknown,
-    /// So many fit in the file as it was found.
+    /// The file was found, and has room for this many.
     Found(u32),
-    /// This process appended so many.
+    /// This process made the file, and appended this many.
     Appended(u32),
     /// The file is removed.
     Removed,

@@ -17,7 +17,7 @@ use crate::nodes::format::NODE;
 use crate::state::nodes::{Missing, NodeId, Nodes};
 use crate::state::pending::Pending;
 
-/// References of a page that are counted. One that has had so many is kept for good.
+/// The most references of a page that are counted. A page that reached it is kept for good.
 pub(crate) const MOST: u32 = u32::MAX;
 
 /// A container of which a smaller share is referred to is worth compacting.
@@ -368,7 +368,7 @@ impl Container {
         let (node, at) = split(slot);
         let entry = &mut nodes.get_mut(self.slots.references[node])?[at];
         let (stored_len, before) = references_of(*entry);
-        // one that has had so many keeps them: nobody knows how many there are beyond
+        // at the limit nobody knows how many there are beyond it, so it stays there
         let after = match before {
             MOST => MOST,
             _ => u32::try_from(i64::from(before) + times).unwrap_or(MOST),

@@ -12,7 +12,7 @@ use crate::nodes::table::Entry;
 const POOL: ObjectId = ObjectId::from_bytes([7; ObjectId::LEN]);
 const WRITER: Writer = Writer(5);
 
-/// Files of at most so many nodes.
+/// The most nodes of a file in these tests.
 const NODES: u32 = 4;
 
 fn files_of(folder: &Arc<dyn Folder>) -> NodeFiles {

@@ -246,8 +246,8 @@ impl Pages {
         Ok((live, live_bytes))
     }
 
-    /// So many pages of container `number` are referred to, and take so many bytes, and so many references
-    /// are to pages that nobody knows: they were counted.
+    /// Sets what was counted of container `number`: the pages that are referred to, their bytes, and the
+    /// references to pages that nobody knows.
     pub(crate) fn set_live(&mut self, number: u32, live: u32, live_bytes: u64, lost: u64) {
         let Some(container) = self.all.get_mut(number) else { return };
         (container.live, container.live_bytes) = (live, live_bytes);
