@@ -15,20 +15,22 @@ pub(crate) const FROZEN: &str = "d199ac6";
 /// The variable by which the tests find the program.
 pub(crate) const VARIABLE: &str = "ONEFOLD_OLD_PROGRAM";
 
-/// Builds the program of `revision`, unless an earlier call did; gives its path.
+/// Builds the program of `revision`, unless an earlier call did; gives its path. What it was built from and
+/// with, some 2 GB, does not stay.
 ///
 /// # Errors
 ///
 /// If the repository's history does not reach back to `revision`, or its source does not build.
 pub(crate) fn build(cargo: Cargo, revision: &str) -> Result<PathBuf> {
     let id = full_id(revision)?;
-    let folder = workspace::target_dir().join("old").join(&id);
-    let program = folder.join("target/debug/onefold");
+    let folder = workspace::target_dir().join("old");
+    let program = folder.join(format!("onefold-{id}"));
     if program.exists() {
         return Ok(program);
     }
     println!("setup: build the program of revision {revision}");
-    let source = folder.join("source");
+    let build = folder.join(&id);
+    let source = build.join("source");
     fs::create_dir_all(&source).with_context(|| source.display().to_string())?;
     unpack(&id, &source)?;
     // A target folder of its own: both workspaces have crates of the same names.
@@ -37,9 +39,11 @@ pub(crate) fn build(cargo: Cargo, revision: &str) -> Result<PathBuf> {
             .command()
             .current_dir(&source)
             .args(["build", "--quiet", "--locked", "--bin", "onefold"])
-            .env("CARGO_TARGET_DIR", folder.join("target")),
+            .env("CARGO_TARGET_DIR", build.join("target")),
     )?;
-    ensure!(program.exists(), "{}: cargo made no such file", program.display());
+    let built = build.join("target/debug/onefold");
+    fs::rename(&built, &program).with_context(|| built.display().to_string())?;
+    fs::remove_dir_all(&build).with_context(|| build.display().to_string())?;
     Ok(program)
 }
 

@@ -98,6 +98,12 @@ const NEEDS_OF_CLUSTERS: &[Need] = &[
     Need { program: "ceph-osd", package: "ceph-osd", why: "keeps the objects of a cluster" },
 ];
 
+/// The library that finds OpenCL devices.
+#[cfg(target_arch = "x86_64")]
+const OPENCL: &str = "/usr/lib/x86_64-linux-gnu/libOpenCL.so.1";
+#[cfg(not(target_arch = "x86_64"))]
+const OPENCL: &str = "/usr/lib/aarch64-linux-gnu/libOpenCL.so.1";
+
 /// What the tests of kernels for GPUs need beside.
 const NEEDS_OF_GPUS: &[Need] = &[
     Need { program: "g++", package: "g++", why: "compiles the kernels under sanitizers" },
@@ -105,6 +111,11 @@ const NEEDS_OF_GPUS: &[Need] = &[
         program: "/etc/OpenCL/vendors/pocl.icd",
         package: "pocl-opencl-icd",
         why: "runs the kernels on the CPU",
+    },
+    Need {
+        program: OPENCL,
+        package: "ocl-icd-libopencl1",
+        why: "finds the OpenCL devices; other packages count as this one and do not bring it",
     },
     Need { program: "oclgrind", package: "oclgrind", why: "finds races in the kernels" },
 ];

@@ -20,6 +20,10 @@ use crate::{
 /// overflow checks and debug assertions that release drops.
 const TEST_PROFILE: &str = "dev";
 
+/// What all areas in a new clone may take of the disk, in bytes. With less free, Ceph's monitor ends as soon
+/// as it has one in a hundred left.
+const SPACE: u64 = 40_000_000_000;
+
 /// What `cargo xtask test` was asked for.
 pub(crate) struct Options {
     /// The area to run, if not all.
@@ -37,6 +41,12 @@ pub(crate) struct Options {
 /// The last line printed is `N passed, N failed, N skipped`.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let cargo = Cargo { offline: options.offline };
+    if let Ok(free) = workspace::free_space()
+        && free < SPACE
+    {
+        let (free, space) = (free / 1_000_000_000, SPACE / 1_000_000_000);
+        println!("test: {free} GB are free here; all areas in a new clone take up to {space} GB");
+    }
     let emulated = emulate::TARGETS.iter().filter(|_| options.skip_emulation.is_none());
     programs::install(cargo, options.area, emulated);
     let places = Places {
@@ -398,7 +408,10 @@ impl Checks {
 
     /// Runs something whose parts are counted elsewhere.
     fn time(&mut self, name: &str, check: impl FnOnce() -> bool) {
-        println!("\n== {name}");
+        match workspace::free_space() {
+            Ok(free) => println!("\n== {name} ({} GB free)", free / 1_000_000_000),
+            Err(error) => println!("\n== {name} ({}: {error})", workspace::root().display()),
+        }
         let start = Instant::now();
         let passed = check();
         let seconds = start.elapsed().as_secs_f64();

@@ -1,6 +1,7 @@
 //! The workspace that these commands serve, and the cargo that built them.
 
 use std::env;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +13,16 @@ pub fn root() -> &'static Path {
 /// The folder that cargo builds into, absolute.
 pub fn target_dir() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+/// The bytes that are free where cargo builds.
+///
+/// # Errors
+///
+/// If the file system does not tell.
+pub(crate) fn free_space() -> io::Result<u64> {
+    let file_system = rustix::fs::statvfs(root())?;
+    Ok(file_system.f_bavail * file_system.f_frsize)
 }
 
 /// How to call cargo.
@@ -26,6 +37,10 @@ impl Cargo {
     pub fn command(self) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(root());
+        if env::var_os("CI").is_some() {
+            // Nothing is built twice there, and the parts kept for that would be half of the target folder.
+            command.env("CARGO_INCREMENTAL", "0");
+        }
         if self.offline {
             command.env("CARGO_NET_OFFLINE", "true");
         }
