@@ -108,8 +108,9 @@ impl Gateway {
         settings: Settings,
         audience: Arc<dyn Audience>,
     ) -> Result<Self, VolumeError> {
-        let domain = Domain::find(&**pool)?.ok_or(VolumeError::NoPool)?;
+        let mut domain = Domain::find(&**pool)?.ok_or(VolumeError::NoPool)?;
         domain.ensure_data(settings.data.as_deref())?;
+        domain.note_place(&**pool, settings.data.as_deref())?;
         let care = Care::new(pool);
         care.ensure_tables()?;
         let room = RoomKeeper::begin(care, settings.about.process, clock)?;
