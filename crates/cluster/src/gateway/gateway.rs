@@ -240,22 +240,16 @@ impl Gateway {
     }
 
     /// The same, but for a shard that no gateway has, which is repaired before it is opened
-    /// ([`repair_shard`](crate::repair_shard)). What that did, unless the shard was open here or is elsewhere.
+    /// ([`repair_shard`](crate::repair_shard)). What that did is added to `done`, also before an error.
     ///
     /// # Errors
     /// If the shard cannot be taken, repaired or opened.
     pub fn reach_to_repair(
         &self,
         id: ObjectId,
-    ) -> Result<(Reached, Option<Repaired>), VolumeError> {
-        let mut repaired = None;
-        let reached = self.reach_by(id, |seen| {
-            self.take_after(id, seen, || {
-                repaired = Some(self.repair(id)?);
-                Ok(())
-            })
-        })?;
-        Ok((reached, repaired))
+        done: &mut Repaired,
+    ) -> Result<Reached, VolumeError> {
+        self.reach_by(id, |seen| self.take_after(id, seen, || self.repair(id, done)))
     }
 
     /// Finds the shard `id`, and takes it by `take` if no gateway has it.
