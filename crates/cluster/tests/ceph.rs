@@ -100,7 +100,9 @@ fn a_copied_domain_is_refused_until_it_is_adopted() {
         };
         copy.update("onefold", update(root.xattrs)).unwrap();
         let error = Domain::find(&*copy).unwrap_err();
-        let told = error.source().and_then(Error::source).unwrap().to_string();
+        let causes =
+            std::iter::successors(Some(&error as &(dyn Error + 'static)), |&error| error.source());
+        let told = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
         let fsid = ceph.command(&["fsid"]);
         let number = |pool: &Arc<dyn RadosPool>| {
             format!("cluster {}, pool number {}", fsid.trim(), pool.kind().identity.number)
