@@ -11,6 +11,7 @@ pub(crate) use onefold_backend::rados::CephLocation;
 use onefold_backend::rados::{CephOptions, CountedRados, RadosCluster, RadosCounters, RadosPool};
 use onefold_cluster::{About, Domain, GatewayRecord};
 use onefold_seal::ObjectId;
+use onefold_volume::VolumeError;
 
 use crate::exit::Exit;
 use crate::host;
@@ -121,7 +122,16 @@ impl CephArgs {
 impl Reached {
     /// The domain that the namespace holds.
     pub(crate) fn domain(&self) -> Result<Domain> {
-        let found = Domain::find(&*self.pool).with_context(|| self.place())?;
+        self.existing(Domain::find(&*self.pool))
+    }
+
+    /// The domain that the namespace holds, in whichever cluster and pool it was made.
+    pub(crate) fn domain_anywhere(&self) -> Result<Domain> {
+        self.existing(Domain::find_anywhere(&*self.pool))
+    }
+
+    fn existing(&self, found: Result<Option<Domain>, VolumeError>) -> Result<Domain> {
+        let found = found.with_context(|| self.place())?;
         found.ok_or(Unavailable::NoPool(self.location.clone())).with_context(|| self.place())
     }
 

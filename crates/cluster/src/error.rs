@@ -27,6 +27,19 @@ pub enum ClusterError {
         /// Why.
         why: String,
     },
+    /// A domain is in another cluster of Ceph, or another pool, than it was made in.
+    #[error(
+        "the volumes in pool {pool} belong elsewhere: expected {expected}, found {found}; name the cluster that they \
+         were made in, or, if this is a copy that takes their place for good, accept it with `onefold cluster adopt`"
+    )]
+    Elsewhere {
+        /// The name of the pool for metadata.
+        pool: String,
+        /// Where they were made.
+        expected: String,
+        /// Where they are.
+        found: String,
+    },
     /// A namespace has containers alone.
     #[error(
         "this namespace of pool {pool} has containers alone, of volumes in pool {meta}: name that pool, or \

@@ -40,7 +40,7 @@ pub use error::ClusterError;
 pub use folder::{RadosFolder, WAITING};
 pub use gateway::{
     About, Audience, Care, Changing, Count, Damage, Domain, Gateway, GatewayEvent, GatewayLease,
-    GatewayRecord, LeasedDevice, LookedOver, NameRecord, Names, OpenShard, RENEWAL, Reached,
+    GatewayRecord, LeasedDevice, LookedOver, NameRecord, Names, OpenShard, Place, RENEWAL, Reached,
     Running, ScrubCycle, ScrubStep, Scrubbing, SeenShard, Settings, ShardRecord, Shards, Stored,
     Tenure, VALID, WAIT, gateways, wall_clock,
 };

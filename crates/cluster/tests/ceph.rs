@@ -5,21 +5,23 @@
 #[allow(dead_code, reason = "not all of it is used here")]
 mod shards;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use onefold_backend::rados::{CephOptions, RadosCluster, RadosPool};
+use bytes::Bytes;
+use onefold_backend::rados::{CephOptions, Query, RadosCluster, RadosPool, Update};
 use onefold_cluster::containers::fsck;
-use onefold_cluster::{JournalSizes, RadosJournals, detach};
+use onefold_cluster::{Domain, JournalSizes, RadosJournals, detach};
 use onefold_seal::ObjectId;
 use onefold_testkit::ceph::{Ceph, ERASURE_CODED, REPLICATED};
 use onefold_testkit::skip;
 use onefold_volume::conformance::{self, take};
-use onefold_volume::{Metadata, Shard, VolumeError, Writer};
+use onefold_volume::{Hash, Metadata, Shard, VolumeError, Writer};
 use shards::{Space, expect_sound, image, put};
 
 const SHARD: Shard = Shard::of(ObjectId::from_bytes([7; 16]));
@@ -77,6 +79,43 @@ fn journals_in_ceph_keep_what_the_contract_says() {
             conformance::metadata(&|| first(), SHARD);
             conformance::many_shards(&*journals()(), SHARD, OTHER);
         }
+    });
+}
+
+/// A pool that was copied has the same names and another number; the fsid is the cluster's own.
+#[test]
+fn a_copied_domain_is_refused_until_it_is_adopted() {
+    with_ceph(|ceph| {
+        let (meta, conf) = (open(&ceph.conf(), "place", LONG), ceph.conf());
+        let made = Domain::create(&meta, Hash::Blake3, onefold_volume::Codec::Zstd).unwrap();
+        assert_eq!(Domain::find(&*meta).unwrap(), Some(made));
+        ceph.command(&["osd", "pool", "create", "copied", "8", "8", "replicated"]);
+        let copy = open_in(&conf, "copied", "place", LONG);
+        let query = Query { xattrs: true, ..Query::default() };
+        let root = meta.query("onefold", &query).unwrap();
+        let update = |attributes: BTreeMap<String, _>| {
+            attributes.into_iter().fold(Update::creating(), |update, (name, value): (_, Bytes)| {
+                update.set(&name, value)
+            })
+        };
+        copy.update("onefold", update(root.xattrs)).unwrap();
+        let error = Domain::find(&*copy).unwrap_err();
+        let causes =
+            std::iter::successors(Some(&error as &(dyn Error + 'static)), |&error| error.source());
+        let told = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        let fsid = ceph.command(&["fsid"]);
+        let number = |pool: &Arc<dyn RadosPool>| {
+            format!("cluster {}, pool number {}", fsid.trim(), pool.kind().identity.number)
+        };
+        for part in [&format!("expected {}", number(&meta)), &format!("found {}", number(&copy))] {
+            assert!(told.contains(part), "'{part}' is not in: {told}");
+        }
+        let found = Domain::find_anywhere(&*copy).unwrap().unwrap();
+        assert!(found.adopt(&*copy, None).unwrap().is_some());
+        assert!(Domain::find(&*copy).unwrap().is_some());
+        // also by another name
+        ceph.command(&["osd", "pool", "rename", "copied", "renamed"]);
+        assert!(Domain::find(&*open_in(&conf, "renamed", "place", LONG)).unwrap().is_some());
     });
 }
 

@@ -3,6 +3,8 @@
 
 #[path = "common/history.rs"]
 mod history;
+#[path = "common/partitions.rs"]
+mod partitions;
 #[path = "common/shards.rs"]
 #[allow(dead_code, reason = "not all of it is used here")]
 mod shards;
@@ -30,5 +32,6 @@ fn clients_see_one_history_whatever_becomes_of_gateways() {
     assert!(tally.reads > of_seeds(10_000) && tally.writes > of_seeds(10_000), "{tally:?}");
     assert!(tally.unanswered > of_seeds(3_000) && tally.crashes > of_seeds(3_000), "{tally:?}");
     assert!(tally.tended > of_seeds(300) && tally.scrubbed > of_seeds(300), "{tally:?}");
+    assert!(tally.partitions > of_seeds(500) && tally.cut_reads > of_seeds(20), "{tally:?}");
     assert!(tally.late > of_seeds(1_000) && tally.maintained > of_seeds(3_000), "{tally:?}");
 }

@@ -27,7 +27,9 @@ const HEADER: usize = 4096;
 const SLOT: usize = 4112;
 
 fn try_repair(space: &Space, n: u8) -> Result<Repaired, VolumeError> {
-    repair_shard(&space.meta, &space.data, (id(n), Hash::Blake3), options())
+    let mut done = Repaired::default();
+    repair_shard(&space.meta, &space.data, (id(n), Hash::Blake3), options(), &mut done)?;
+    Ok(done)
 }
 
 fn repair(space: &Space, n: u8) -> Repaired {
@@ -417,8 +419,10 @@ fn a_gateway_repairs_a_shard_that_no_other_one_has() {
     let shard_id = shard.id();
     assert!(write(&shard, "disk", 0, 7));
     drop(shard);
-    let (reached, repaired) = b.gateway.reach_to_repair(shard_id).unwrap();
-    assert!(matches!(reached, Reached::There { .. }) && repaired.is_none(), "{reached:?}");
+    let mut repaired = Repaired::default();
+    let reached = b.gateway.reach_to_repair(shard_id, &mut repaired).unwrap();
+    assert!(matches!(reached, Reached::There { .. }), "{reached:?}");
+    assert_eq!(repaired, Repaired::default());
     a.gateway.give_back(shard_id).unwrap();
     let shard = a.here("disk");
     for byte in 0..5 {
@@ -439,9 +443,39 @@ fn a_gateway_repairs_a_shard_that_no_other_one_has() {
     }
     assert!(b.gateway.reach(shard_id).is_err());
     assert_eq!(owner(&pool, shard_id), Some((None, None)));
-    let (reached, repaired) = b.gateway.reach_to_repair(shard_id).unwrap();
+    let reached = b.gateway.reach_to_repair(shard_id, &mut repaired).unwrap();
     let Reached::Here(shard) = reached else { panic!("{reached:?}") };
-    let repaired = repaired.unwrap();
     assert_eq!((repaired.settled.len(), repaired.kept.len()), (1, 1), "{repaired:?}");
     assert_eq!((read(&shard, "disk", 0), read(&shard, "disk", 1)), (Some(7), Some(3)));
+}
+
+#[test]
+fn a_repair_that_fails_at_a_guard_names_the_copies_that_it_made() {
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let plain: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
+    let fate = {
+        let is_silent = Arc::clone(&is_silent);
+        move |object: &str, _: Option<&Update>| {
+            let is_lost = object.contains(".guard.") && is_silent.load(Ordering::Relaxed);
+            if is_lost { Fate::Lost } else { Fate::Answered }
+        }
+    };
+    let meta: Arc<dyn RadosPool> = Arc::new(FatedRados::new(Arc::clone(&plain), fate));
+    let (space, bytes) = filled(Space::over(meta, plain));
+    let shard = space.open(2);
+    put(&shard, "b", &image(9, 20));
+    drop(shard);
+    let segment = objects(&space.meta, &format!("{}.segment.", id(2))).pop().unwrap();
+    flip(&space.meta, &segment, 50);
+    is_silent.store(true, Ordering::Relaxed);
+    let mut done = Repaired::default();
+    let of_shard = (id(2), Hash::Blake3);
+    let failed = repair_shard(&space.meta, &space.data, of_shard, options(), &mut done);
+    assert!(matches!(failed, Err(VolumeError::Unanswered { .. })), "{failed:?}");
+    assert_eq!((done.settled.len(), done.kept.len()), (1, 1), "{done:?}");
+    assert_eq!(objects(&space.meta, &done.kept[0]).len(), 1);
+    // what was cut stays cut, so that only the first call could name them
+    is_silent.store(false, Ordering::Relaxed);
+    assert!(repair(&space, 2).kept.is_empty());
+    expect(&space.open(2), "a", &bytes);
 }

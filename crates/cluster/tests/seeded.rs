@@ -12,6 +12,8 @@ mod domain;
 mod handover;
 #[path = "common/history.rs"]
 mod history;
+#[path = "common/partitions.rs"]
+mod partitions;
 #[path = "common/racing.rs"]
 mod racing;
 #[path = "common/scenes.rs"]

@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 
 use super::{
-    Answer, Compare, OmapRange, OnUpdated, PoolKind, Query, RadosError, RadosPool, Refusal, Step,
-    Update,
+    Answer, Compare, OmapRange, OnUpdated, PoolIdentity, PoolKind, Query, RadosError, RadosPool,
+    Refusal, Step, Update,
 };
 
 /// The engine answers at most this many entries of an omap at a time.
@@ -27,14 +27,14 @@ pub struct MemoryRados {
     inner: Mutex<Inner>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Inner {
     objects: BTreeMap<String, Object>,
     /// Of the last update, of any object. So no version comes back.
     version: u64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Object {
     version: u64,
     changed: u64,
@@ -54,6 +54,7 @@ impl MemoryRados {
     pub fn replicated() -> Self {
         Self::new(PoolKind {
             name: "replicated".into(),
+            identity: PoolIdentity { cluster: "model".into(), number: 1 },
             has_omap: true,
             alignment: 1,
             max_object: 128 << 20,
@@ -65,7 +66,15 @@ impl MemoryRados {
     pub fn erasure_coded() -> Self {
         let name = "erasure-coded".into();
         let Self { kind, .. } = Self::replicated();
-        Self::new(PoolKind { name, has_omap: false, alignment: 8192, ..kind })
+        let identity = PoolIdentity { number: 2, ..kind.identity.clone() };
+        Self::new(PoolKind { name, identity, has_omap: false, alignment: 8192, ..kind })
+    }
+
+    /// A pool of the same name with the same objects, as a restore or a copy of the pool makes one.
+    pub fn copied_to(&self, identity: PoolIdentity) -> Self {
+        let copy = Self::new(PoolKind { identity, ..self.kind.clone() });
+        *copy.inner() = self.inner().clone();
+        copy
     }
 
     /// Lets the pool be full, or have room again.

@@ -76,11 +76,22 @@ pub struct Answer {
     pub has_more: bool,
 }
 
-/// How a pool keeps its objects.
+/// Which pool it is, whatever its name and the addresses of its cluster are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolIdentity {
+    /// The cluster: in Ceph its fsid, a UUID in lower case.
+    pub cluster: String,
+    /// The number of the pool, which no other pool of the cluster has or had.
+    pub number: i64,
+}
+
+/// Which pool it is, and how it keeps its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolKind {
     /// The name, for messages.
     pub name: String,
+    /// Which pool it is.
+    pub identity: PoolIdentity,
     /// Whether objects have an omap: replicated pools do, erasure-coded ones do not.
     pub has_omap: bool,
     /// In bytes: each append must begin at a multiple of it, and nothing else writes. One if there is no
@@ -108,7 +119,7 @@ pub type OnUpdated = Box<dyn FnOnce(Result<u64, RadosError>) + Send>;
 /// limit or the connection was lost, and the update may have been applied, or be applied later. The
 /// caller must find out by guards which.
 pub trait RadosPool: Send + Sync {
-    /// How the pool keeps its objects.
+    /// Which pool it is, and how it keeps its objects.
     fn kind(&self) -> &PoolKind;
 
     /// Begins an update and returns at once. `done` is called once, from any thread, perhaps before this

@@ -18,6 +18,11 @@ fn the_kind_of_a_pool_is_found_out_and_nothing_is_left_behind() {
         let kind = pool.kind();
         assert_eq!((&*kind.name, kind.has_omap, kind.alignment), (name, has_omap, alignment));
         assert_eq!((kind.max_object, kind.max_update), (128 << 20, 90 << 20));
+        assert_eq!(kind.identity.cluster, cluster.fsid());
+        // a line for each pool, its number first
+        let listed = ceph.command(&["osd", "lspools"]);
+        let line = format!("{} {name}", kind.identity.number);
+        assert!(listed.lines().any(|one| one == line), "{line}: {listed}");
         pool.list(&mut |object| -> ControlFlow<()> { panic!("{object} was made") }).unwrap();
     }
 }

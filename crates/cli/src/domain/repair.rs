@@ -23,13 +23,15 @@ impl Volumes {
         let (all, mut whole, mut served) = (shards.len(), Repaired::default(), Vec::new());
         for (id, names) in shards {
             let names = names.join(", ");
-            match self.repair_one(id) {
-                Ok(Some(Repaired { settled, left, kept })) => {
-                    whole.left.extend(left.iter().map(|what| format!("{names}: {what}")));
-                    whole.settled.extend(settled.iter().map(|what| format!("{names}: {what}")));
-                    whole.kept.extend(kept.iter().map(|file| format!("{id}.file.{file}")));
-                }
-                Ok(None) => served.push(format!("{names} (gateway {})", self.host_of(id)?)),
+            let mut done = Repaired::default();
+            let is_here = self.repair_one(id, &mut done);
+            let Repaired { settled, left, kept } = done;
+            whole.left.extend(left.iter().map(|what| format!("{names}: {what}")));
+            whole.settled.extend(settled.iter().map(|what| format!("{names}: {what}")));
+            whole.kept.extend(kept.iter().map(|file| format!("{id}.file.{file}")));
+            match is_here {
+                Ok(true) => {}
+                Ok(false) => served.push(format!("{names} (gateway {})", self.host_of(id)?)),
                 // the check that follows fails for it
                 Err(error) => warn(format!("{names}: not repaired: {error:#}")),
             }
@@ -48,21 +50,15 @@ impl Volumes {
         Ok(whole)
     }
 
-    /// Repairs a shard and gives it back; none if a gateway has it.
-    fn repair_one(&mut self, id: ObjectId) -> Result<Option<Repaired>> {
-        let mut repaired = None;
-        let doer = self.doer_by(|own| {
-            let (reached, done) = own.reach_to_repair(id)?;
-            repaired = done.or(repaired.take());
-            Ok(reached)
-        });
-        match doer? {
+    /// Repairs a shard and gives it back; false if a gateway has it. What was done is in `done`, also after an error.
+    fn repair_one(&mut self, id: ObjectId, done: &mut Repaired) -> Result<bool> {
+        match self.doer_by(|own| own.reach_to_repair(id, done))? {
             Doer::Here(shard) => {
                 drop(shard);
                 self.own()?.give_back(id)?;
-                Ok(Some(repaired.unwrap_or_default()))
+                Ok(true)
             }
-            Doer::There(_) | Doer::Far(_) => Ok(None),
+            Doer::There(_) | Doer::Far(_) => Ok(false),
         }
     }
 

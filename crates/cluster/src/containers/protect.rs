@@ -23,6 +23,13 @@ impl SharedContainers {
     /// batch that announced a drop after the guard dropped the registration. From a container that takes no
     /// registrations, pages are moved to others. `done` gets what was settled, and what is still wrong.
     ///
+    /// The mark that keeps `pool` from mapping further pages of such a container is in memory alone, so it ends when
+    /// the shard is opened again, also if pages could not be moved. A journal does not keep it: that the mark was set
+    /// follows from the guard, which may change later. The next gateway finds it out by an `fsck`, at most
+    /// `serve --check-every` later, sets the mark again and moves what can be read by then. A sweep does not find it,
+    /// because the guard does not have the shard. Until then a new block may map a page that stayed there; it is
+    /// protected as little as the blocks that have the page already, and is named with them.
+    ///
     /// # Errors
     /// [`VolumeError::Superseded`], or if a pool of RADOS refuses something or gives no answer. The call can be
     /// repeated.

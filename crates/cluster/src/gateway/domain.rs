@@ -10,6 +10,7 @@ use onefold_volume::{Codec, Hash, VolumeError};
 
 use super::care::Care;
 use super::names::Names;
+use super::place::{PLACE, Place};
 use super::shards::Shards;
 use crate::error::{ClusterError, failed};
 use crate::gateway::lease::gateways_table;
@@ -42,6 +43,8 @@ pub struct Domain {
     pub codec: Codec,
     /// The name of the pool for containers, whose namespace has the same name; none if they are with all else.
     pub data: Option<String>,
+    /// Where it must be; none if it was made by an earlier version and no gateway has noted it since.
+    pub place: Option<Place>,
 }
 
 impl Domain {
@@ -77,8 +80,9 @@ impl Domain {
         if Self::find(&**pool)?.is_some() {
             return Err(exists());
         }
+        let place = Place::of(&**pool, data.map(|data| &**data));
         let id = match data {
-            Some(data) => claim(&**data, &pool.kind().name)?,
+            Some(data) => claim(&**data, &pool.kind().name, &place)?,
             None => ObjectId::random(),
         };
         Authority::create(&**pool)?;
@@ -87,12 +91,13 @@ impl Domain {
         Names::new(pool).create_table()?;
         Care::new(pool).create_tables()?;
         let data = data.map(|data| data.kind().name.clone());
-        let domain = Self { id, hash, codec, data };
+        let domain = Self { id, hash, codec, data, place: Some(place.clone()) };
         let mut named = Update::creating()
             .set(FORMAT, vec![VERSION])
             .set(DOMAIN, Bytes::copy_from_slice(domain.id.as_bytes()))
             .set(HASH, vec![hash.code()])
-            .set(CODEC, vec![codec.code()]);
+            .set(CODEC, vec![codec.code()])
+            .set(PLACE, place.encode());
         if let Some(data) = &domain.data {
             named = named.set(DATA, data.clone().into_bytes());
         }
@@ -121,11 +126,8 @@ impl Domain {
             }
             (Some(name), None) => refused(name, "it was not opened".to_owned()),
             (Some(_), Some(data)) => match owner(data)? {
-                Some((id, _)) if id == self.id => Ok(()),
-                Some((id, meta)) => refused(
-                    &data.kind().name,
-                    format!("the namespace is of domain {id}, in pool {meta}"),
-                ),
+                Some(owner) if owner.id == self.id => self.ensure_place_of(data, &owner),
+                Some(other) => refused(&data.kind().name, other.told()),
                 None => refused(
                     &data.kind().name,
                     format!(
@@ -136,12 +138,100 @@ impl Domain {
         }
     }
 
+    /// Fails unless `data`, which has the containers of this domain, is the pool that it has to be in, and they are of
+    /// no copy of this domain.
+    fn ensure_place_of(&self, data: &dyn RadosPool, owner: &Owner) -> Result<(), VolumeError> {
+        let Some(place) = &self.place else { return Ok(()) };
+        let (name, number) = (data.kind().name.clone(), data.kind().identity.number);
+        let other = |why| Err(of_data(ClusterError::OtherData { pool: name, why }));
+        if place.data != Some(number) {
+            let expected = place.data.map_or("none".to_owned(), |number| number.to_string());
+            return other(format!(
+                "the number of the pool is {number}, and that of the pool with the containers {expected}; if this is \
+                 a copy that takes its place for good, accept it with `onefold cluster adopt`"
+            ));
+        }
+        match &owner.place {
+            Some(of) if of != place => other(format!("they are of volumes in {of}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes where a domain is that was made by a version that did not.
+    pub(super) fn note_place(
+        &mut self,
+        pool: &dyn RadosPool,
+        data: Option<&dyn RadosPool>,
+    ) -> Result<(), VolumeError> {
+        if self.place.is_some() {
+            return Ok(());
+        }
+        let place = Place::of(pool, data);
+        // that of the containers first: they are of one domain, whichever copies of it there are
+        if let Some(data) = data {
+            place.write(data, ROOT, false)?;
+        }
+        place.write(pool, ROOT, false)?;
+        self.place = Some(place);
+        self.ensure_place(pool)?;
+        self.ensure_data(data)
+    }
+
+    /// Lets the domain be where these pools are: those of a copy that takes its place for good. Returns where it had
+    /// to be before, if that was noted and is elsewhere. After an error the call may be repeated.
+    ///
+    /// # Errors
+    /// [`BackendError::Io`] with a [`ClusterError`] if `data` has not the containers of this domain, or of a domain in
+    /// a pool of another name.
+    pub fn adopt(
+        &self,
+        pool: &dyn RadosPool,
+        data: Option<&dyn RadosPool>,
+    ) -> Result<Option<Place>, VolumeError> {
+        let here = Place::of(pool, data);
+        let anywhere = Self { place: None, ..self.clone() };
+        anywhere.ensure_data(data)?;
+        if let Some(data) = data {
+            let owner = owner(data)?;
+            if let Some(owner) = owner.filter(|owner| owner.meta != pool.kind().name) {
+                let (pool, why) = (data.kind().name.clone(), owner.told());
+                return Err(of_data(ClusterError::OtherData { pool, why }));
+            }
+            // first: from now on the other copy is refused
+            here.write(data, ROOT, true)?;
+        }
+        here.write(pool, ROOT, true)?;
+        Ok(self.place.clone().filter(|place| *place != here))
+    }
+
+    fn ensure_place(&self, pool: &dyn RadosPool) -> Result<(), VolumeError> {
+        let Some(expected) = &self.place else { return Ok(()) };
+        let found = Place { data: expected.data, ..Place::of(pool, None) };
+        if found == *expected {
+            return Ok(());
+        }
+        let (expected, found) = (expected.to_string(), found.to_string());
+        let pool = pool.kind().name.clone();
+        Err(of_root(ClusterError::Elsewhere { pool, expected, found }))
+    }
+
     /// The domain that the namespace `pool` holds, if any.
     ///
     /// # Errors
     /// [`VolumeError::NewerVersion`] if a later version made it; [`VolumeError::Damaged`] if the root object
-    /// has not the attributes that it must have.
+    /// has not the attributes that it must have; [`BackendError::Io`] with [`ClusterError::Elsewhere`] if it is in
+    /// another cluster of Ceph or another pool than it was made in.
     pub fn find(pool: &dyn RadosPool) -> Result<Option<Self>, VolumeError> {
+        let found = Self::find_anywhere(pool)?;
+        found.iter().try_for_each(|domain| domain.ensure_place(pool))?;
+        Ok(found)
+    }
+
+    /// The same, wherever it was made: to [adopt](Self::adopt) it.
+    ///
+    /// # Errors
+    /// The others of [`find`](Self::find).
+    pub fn find_anywhere(pool: &dyn RadosPool) -> Result<Option<Self>, VolumeError> {
         let answer = match pool.query(ROOT, &Query { xattrs: true, ..Query::default() }) {
             Ok(answer) => answer,
             Err(error) if error.refusal() == Some(Refusal::Absent) => return Ok(None),
@@ -172,8 +262,14 @@ impl Domain {
         let codec = byte(CODEC).and_then(Codec::from_code);
         let data = answer.xattrs.get(DATA).map(|name| pool_name(name));
         let data = data.map(|name| name.ok_or_else(|| damaged(DATA, "the name of a pool")));
+        // an empty attribute is an absent one to guards
+        let place = answer.xattrs.get(PLACE).filter(|place| !place.is_empty()).map(|place| {
+            let expected = "the fsid of a cluster and the numbers of pools";
+            Place::decode(place).ok_or_else(|| damaged(PLACE, expected))
+        });
         Ok(Some(Self {
             data: data.transpose()?,
+            place: place.transpose()?,
             id: ObjectId::from_bytes(id),
             hash: hash.ok_or_else(|| damaged(HASH, "the code of SHA3-256 or BLAKE3"))?,
             codec: codec.ok_or_else(|| damaged(CODEC, "the code of a codec"))?,
@@ -182,32 +278,47 @@ impl Domain {
 }
 
 /// Claims the namespace `data` for the containers of a domain in pool `meta`, which has none yet; its id. A claim that
-/// an earlier call left is used again.
-fn claim(data: &dyn RadosPool, meta: &str) -> Result<ObjectId, VolumeError> {
+/// an earlier call left is used again. The domain is to be at `place`.
+fn claim(data: &dyn RadosPool, meta: &str, place: &Place) -> Result<ObjectId, VolumeError> {
     let id = ObjectId::random();
     let claimed = Update::creating()
         .set(FORMAT, vec![VERSION])
         .set(DOMAIN, Bytes::copy_from_slice(id.as_bytes()))
-        .set(META, meta.to_owned().into_bytes());
+        .set(META, meta.to_owned().into_bytes())
+        .set(PLACE, place.encode());
     let made = data.update(ROOT, claimed);
-    match owner(data)? {
-        Some((found, of)) if found == id || of == meta => Ok(found),
-        Some((other, of)) => {
-            let why = format!("the namespace is of domain {other}, in pool {of}");
-            Err(of_data(ClusterError::OtherData { pool: data.kind().name.clone(), why }))
+    let refused = |why| {
+        let pool = data.kind().name.clone();
+        Err(of_data(ClusterError::OtherData { pool, why }))
+    };
+    match (owner(data)?, made) {
+        (Some(found), _) if found.id == id || found.meta == meta => {
+            place.write(data, ROOT, true)?;
+            Ok(found.id)
         }
-        None => match made {
-            Err(error) => Err(failed(Operation::Put, error)),
-            Ok(_) => {
-                let (pool, why) = (data.kind().name.clone(), "its claim was removed".to_owned());
-                Err(of_data(ClusterError::OtherData { pool, why }))
-            }
-        },
+        (Some(other), _) => refused(other.told()),
+        (None, Err(error)) => Err(failed(Operation::Put, error)),
+        (None, Ok(_)) => refused("its claim was removed".to_owned()),
     }
 }
 
-/// The domain whose containers are in the namespace `data`, and the pool that has all else of it.
-fn owner(data: &dyn RadosPool) -> Result<Option<(ObjectId, String)>, VolumeError> {
+/// The domain whose containers a namespace has.
+struct Owner {
+    id: ObjectId,
+    /// The name of the pool that has all else of it.
+    meta: String,
+    /// Where it is, if that is noted.
+    place: Option<Place>,
+}
+
+impl Owner {
+    fn told(&self) -> String {
+        format!("the namespace is of domain {}, in pool {}", self.id, self.meta)
+    }
+}
+
+/// The domain whose containers are in the namespace `data`.
+fn owner(data: &dyn RadosPool) -> Result<Option<Owner>, VolumeError> {
     let answer = match data.query(ROOT, &Query { xattrs: true, ..Query::default() }) {
         Ok(answer) => answer,
         Err(error) if error.refusal() == Some(Refusal::Absent) => return Ok(None),
@@ -216,7 +327,9 @@ fn owner(data: &dyn RadosPool) -> Result<Option<(ObjectId, String)>, VolumeError
     let of = |name: &str| answer.xattrs.get(name).map_or(&b""[..], |value| value);
     let id = <[u8; ObjectId::LEN]>::try_from(of(DOMAIN)).map(ObjectId::from_bytes);
     match (of(FORMAT), id, pool_name(of(META))) {
-        ([VERSION], Ok(id), Some(meta)) => Ok(Some((id, meta))),
+        ([VERSION], Ok(id), Some(meta)) => {
+            Ok(Some(Owner { id, meta, place: Place::decode(of(PLACE)) }))
+        }
         ([found, ..], ..) if *found > VERSION => {
             Err(VolumeError::NewerVersion { found: (*found).into(), newest: VERSION.into() })
         }
@@ -236,6 +349,14 @@ fn pool_name(bytes: &[u8]) -> Option<String> {
 }
 
 fn of_data(error: ClusterError) -> VolumeError {
-    let (name, place) = (ROOT.to_owned(), "the pool for containers".to_owned());
+    unopened("the pool for containers", error)
+}
+
+fn of_root(error: ClusterError) -> VolumeError {
+    unopened("the pool for metadata", error)
+}
+
+fn unopened(place: &str, error: ClusterError) -> VolumeError {
+    let (name, place) = (ROOT.to_owned(), place.to_owned());
     BackendError::Io { name, operation: Operation::Open, place, source: error.into() }.into()
 }

@@ -108,8 +108,9 @@ impl Gateway {
         settings: Settings,
         audience: Arc<dyn Audience>,
     ) -> Result<Self, VolumeError> {
-        let domain = Domain::find(&**pool)?.ok_or(VolumeError::NoPool)?;
+        let mut domain = Domain::find(&**pool)?.ok_or(VolumeError::NoPool)?;
         domain.ensure_data(settings.data.as_deref())?;
+        domain.note_place(&**pool, settings.data.as_deref())?;
         let care = Care::new(pool);
         care.ensure_tables()?;
         let room = RoomKeeper::begin(care, settings.about.process, clock)?;
@@ -239,22 +240,16 @@ impl Gateway {
     }
 
     /// The same, but for a shard that no gateway has, which is repaired before it is opened
-    /// ([`repair_shard`](crate::repair_shard)). What that did, unless the shard was open here or is elsewhere.
+    /// ([`repair_shard`](crate::repair_shard)). What that did is added to `done`, also before an error.
     ///
     /// # Errors
     /// If the shard cannot be taken, repaired or opened.
     pub fn reach_to_repair(
         &self,
         id: ObjectId,
-    ) -> Result<(Reached, Option<Repaired>), VolumeError> {
-        let mut repaired = None;
-        let reached = self.reach_by(id, |seen| {
-            self.take_after(id, seen, || {
-                repaired = Some(self.repair(id)?);
-                Ok(())
-            })
-        })?;
-        Ok((reached, repaired))
+        done: &mut Repaired,
+    ) -> Result<Reached, VolumeError> {
+        self.reach_by(id, |seen| self.take_after(id, seen, || self.repair(id, done)))
     }
 
     /// Finds the shard `id`, and takes it by `take` if no gateway has it.

@@ -10,7 +10,7 @@
 //! | care | what gateways look after together: space, quota, scrubs, shards that no gateway has |
 //! | events | what a gateway tells, and asks of the server of its volumes |
 //! | open, device, tenure, unsettled | an open shard, its volumes as clients see them, and until when |
-//! | domain | the root object |
+//! | domain, place | the root object, and in which cluster of Ceph and pools it must be |
 //! | watch | what is seen of other gateways' leases |
 //! | lease | the lease of a gateway: when reads are answered, and when it is broken |
 //! | shards, names | who has which shard, and which shard has a volume |
@@ -41,6 +41,7 @@ mod giving;
 mod lease;
 mod names;
 mod open;
+mod place;
 mod records;
 mod round;
 mod running;
@@ -72,6 +73,7 @@ pub use gateway::{Gateway, Reached, Settings};
 pub use lease::{GatewayLease, RENEWAL, VALID, WAIT};
 pub use names::Names;
 pub use open::{Changing, OpenShard};
+pub use place::Place;
 pub use records::{About, GatewayRecord, NameRecord, ShardRecord};
 pub use running::Running;
 pub use shards::{SeenShard, Shards};

@@ -103,8 +103,8 @@ impl Gateway {
     }
 
     /// Repairs the shard `id`, which is this gateway's and is not open.
-    pub(super) fn repair(&self, id: ObjectId) -> Result<Repaired, VolumeError> {
-        repair_shard(&self.pool, self.data(), (id, self.domain.hash), self.share())
+    pub(super) fn repair(&self, id: ObjectId, done: &mut Repaired) -> Result<(), VolumeError> {
+        repair_shard(&self.pool, self.data(), (id, self.domain.hash), self.share(), done)
     }
 
     /// Opens the shard `id`, and brings its names in line with its volumes.

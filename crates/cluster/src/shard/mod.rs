@@ -92,7 +92,9 @@ fn take_files(
 /// whoever has it open: gives up batches from the first on that cannot be read, and what only nodes
 /// knew that cannot be read. Then it registers the shard in containers where the given-up batches
 /// had dropped it, or moves its pages if a container takes no registrations any more. A shard with
-/// nothing wrong stays as it is. No container is repaired.
+/// nothing wrong stays as it is. No container is repaired. What was done is added to `done`, also
+/// before an error: copies of what was given up exist then, and a call that is repeated no longer
+/// finds out about them.
 ///
 /// # Errors
 /// [`VolumeError::Damaged`] if its head, its checkpoint or its first batch cannot be read: then
@@ -102,23 +104,20 @@ pub fn repair_shard(
     data: &Arc<dyn RadosPool>,
     (id, hash): (ObjectId, Hash),
     options: Options,
-) -> Result<Repaired, VolumeError> {
+    done: &mut Repaired,
+) -> Result<(), VolumeError> {
     let (folder, containers) = take_files(meta, data, id, Arc::new(()), Arc::default())?;
     let journals = journals(meta)?.outdated();
-    let mut done = Repaired::default();
     if let Some(Cut { next, problem, kept }) = journals.cut(Shard::of(id), &*folder)? {
         done.settled.push(format!("gave up changes from batch {next} on: {problem}"));
-        done.kept = kept;
+        done.kept.extend(kept);
     }
     let (journals, sharing) =
         (Arc::new(journals) as Arc<dyn Metadata>, containers as Arc<dyn Sharing>);
-    let more = Pool::repair_shared(&folder, (id, hash), &journals, &sharing, options.clone())?;
-    done.settled.extend(more.settled);
-    done.kept.extend(more.kept);
+    Pool::repair_shared(&folder, (id, hash), &journals, &sharing, options.clone(), done)?;
     // also if nothing was given up now: an earlier repair may have been stopped here
     let (shard, _) = open_shard(meta, data, id, Arc::new(()), options)?;
-    shard.containers.protect(&shard.pool, &mut done)?;
-    Ok(done)
+    shard.containers.protect(&shard.pool, done)
 }
 
 impl SharedShard {

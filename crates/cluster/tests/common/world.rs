@@ -1,6 +1,6 @@
 //! Gateways that serve two volumes, which are shards that share containers. Each gateway has a thread of its own;
 //! they run one at a time and change between any two operations on objects, as a seed says. They crash, sleep and
-//! lose answers; updates arrive late or twice; clocks differ in time and rate. Clients note what they saw. In the
+//! lose answers; some cannot reach RADOS, or one another, for a while; updates arrive late or twice; clocks differ in time and rate. Clients note what they saw. In the
 //! end all volumes are deleted, and no container and no guard may be left.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,7 @@ use onefold_seal::ObjectId;
 use onefold_volume::{Codec, Hash, Options, VolumeError};
 
 use crate::history::{Did, Seen, violation};
+use crate::partitions::{Cut, CutHints, Partitions};
 use crate::shards::MemoryHints;
 use crate::turns::Turns;
 
@@ -33,6 +34,10 @@ const BLOCK: usize = 512;
 const BLOCKS: u64 = 3;
 /// Each operation on an object takes at most so long, in milliseconds.
 const STEP: u64 = 60;
+/// One that RADOS does not answer takes at most so long.
+const UNREACHED: u64 = 1_000;
+/// How long a partition lasts at most: longer than a lease.
+const PARTITION: u64 = 20_000;
 
 /// What happened in all worlds, so that a test sees that it was tried.
 #[derive(Debug, Default)]
@@ -50,6 +55,10 @@ pub(crate) struct Tally {
     pub(crate) tended: usize,
     /// Containers that were scrubbed.
     pub(crate) scrubbed: usize,
+    /// Partitions that began.
+    pub(crate) partitions: usize,
+    /// Reads that a gateway answered while it could not reach RADOS.
+    pub(crate) cut_reads: usize,
 }
 
 struct World {
@@ -69,6 +78,8 @@ struct World {
     clients: Mutex<Vec<Arc<FatedRados>>>,
     /// Of so many operations about one goes wrong; of none if that is 0.
     trouble: u64,
+    /// What gateways cannot reach; none in a world without partitions.
+    partitions: Option<Partitions>,
     tally: Mutex<Tally>,
     /// Containers that gateways say they scrubbed, in which cycle.
     scrubbed: Mutex<BTreeSet<(u64, ContainerName)>>,
@@ -115,7 +126,8 @@ impl World {
     fn fate(&self, number: usize, is_dead: &AtomicBool, update: Option<&Update>) -> Fate {
         self.turns.pass(number);
         self.time.fetch_add(self.below(STEP), Ordering::Relaxed);
-        if self.trouble > 0 && self.below(5) == 0 {
+        let may_be_late = self.trouble > 0 || self.partitions.is_some();
+        if may_be_late && self.below(5) == 0 {
             self.deliver_one();
         }
         if self.trouble > 0 && self.below(self.trouble * 20) == 0 {
@@ -123,6 +135,9 @@ impl World {
         }
         if is_dead.load(Ordering::Relaxed) {
             return Fate::Lost;
+        }
+        if let Some(fate) = self.partitioned(number) {
+            return fate;
         }
         let is_making = update.is_some_and(|update| {
             matches!(update.steps().first(), Some(onefold_backend::rados::Step::Create))
@@ -133,6 +148,35 @@ impl World {
             2 => Fate::Late,
             3 if !is_making => Fate::Twice,
             _ => Fate::Answered,
+        }
+    }
+
+    /// Begins a partition now and then. What becomes of an operation of gateway `number` if RADOS is cut off from it;
+    /// others run while it waits for an answer.
+    fn partitioned(&self, number: usize) -> Option<Fate> {
+        let partitions = self.partitions.as_ref()?;
+        if self.cut(number).is_none() && self.below(400) == 0 {
+            let (cut, length) = (Cut::chosen(self.below(5)), 1_000 + self.below(PARTITION));
+            partitions.begin(number, cut, self.time.load(Ordering::Relaxed) + length);
+            self.tally(|tally| tally.partitions += 1);
+        }
+        let fate = self.cut(number)?.fate()?;
+        self.sleep(number, self.below(UNREACHED));
+        Some(fate)
+    }
+
+    /// What is cut off from gateway `number` now.
+    fn cut(&self, number: usize) -> Option<Cut> {
+        let time = self.time.load(Ordering::Relaxed);
+        Some(self.partitions.as_ref()?.of(number, time)?.0)
+    }
+
+    /// Lets others run until so many milliseconds have passed.
+    fn sleep(&self, number: usize, milliseconds: u64) {
+        let until = self.time.load(Ordering::Relaxed) + milliseconds;
+        while self.time.load(Ordering::Relaxed) < until {
+            self.turns.pass(number);
+            self.time.fetch_add(5, Ordering::Relaxed);
         }
     }
 
@@ -175,17 +219,17 @@ impl Process {
         self.is_dead.load(Ordering::Relaxed)
     }
 
+    /// Whether it cannot reach RADOS now.
+    fn is_cut(&self) -> bool {
+        self.world.cut(self.number).is_some_and(|cut| cut.fate().is_some())
+    }
+
     fn audience(&self) -> Arc<Notes> {
         Arc::new(Notes { world: Arc::clone(&self.world), number: self.number })
     }
 
-    /// Lets others run until so many milliseconds have passed.
     fn sleep(&self, milliseconds: u64) {
-        let until = self.world.time.load(Ordering::Relaxed) + milliseconds;
-        while self.world.time.load(Ordering::Relaxed) < until {
-            self.world.turns.pass(self.number);
-            self.world.time.fetch_add(5, Ordering::Relaxed);
-        }
+        self.world.sleep(self.number, milliseconds);
     }
 
     /// One request of a client to a block of volume `volume` of `shard`.
@@ -223,7 +267,11 @@ impl Process {
             assert!(found == page(value), "a torn block");
             let answered = Some(self.world.moment());
             self.note(Seen { by: self.number, register, did: Did::Read(value), invoked, answered });
-            self.world.tally(|tally| tally.reads += 1);
+            let is_cut = self.is_cut();
+            self.world.tally(|tally| {
+                tally.reads += 1;
+                tally.cut_reads += usize::from(is_cut);
+            });
         }
     }
 
@@ -267,7 +315,9 @@ impl Process {
                 break;
             }
             let volume = self.below(NAMES.len() as u64) as usize;
-            match self.below(28) {
+            // clients do not know of a partition, and go on
+            let step = if self.is_cut() && self.below(4) > 0 { 0 } else { self.below(28) };
+            let done = match step {
                 0..=9 => {
                     let shard = &mut shards[volume];
                     if shard.is_none() {
@@ -276,16 +326,33 @@ impl Process {
                     if let Some(shard) = shard {
                         self.ask(shard, volume);
                     }
+                    Ok(())
                 }
-                10..=15 => gateway.renew(),
-                16..=20 => gateway.poll(),
-                21 => self.sleep(self.below(12_000)),
-                22 => shards[volume] = None,
-                23 => self.keep(&shards)?,
-                24 => self.close(&shards)?,
-                25 => self.look_over(&gateway)?,
-                26 => self.scrub(&gateway, &mut scrubbing)?,
-                _ => self.hand_over(&gateway, volume)?,
+                10..=15 => {
+                    gateway.renew();
+                    Ok(())
+                }
+                16..=20 => {
+                    gateway.poll();
+                    Ok(())
+                }
+                21 => {
+                    self.sleep(self.below(12_000));
+                    Ok(())
+                }
+                22 => {
+                    shards[volume] = None;
+                    Ok(())
+                }
+                23 => self.keep(&shards),
+                24 => self.close(&shards),
+                25 => self.look_over(&gateway),
+                26 => self.scrub(&gateway, &mut scrubbing),
+                _ => self.hand_over(&gateway, volume),
+            };
+            // a gateway survives a partition
+            if done.is_err() && self.world.cut(self.number).is_none() {
+                return done;
             }
         }
         if self.below(2) == 0 && !self.is_dead() {
@@ -298,7 +365,9 @@ impl Process {
     }
 
     fn hints(&self) -> Arc<dyn Hints> {
-        Arc::<MemoryHints>::clone(&self.world.hints)
+        let (world, number) = (Arc::clone(&self.world), self.number);
+        let all = Arc::<MemoryHints>::clone(&world.hints);
+        Arc::new(CutHints { all, now: move || world.cut(number) })
     }
 
     /// What a gateway does for its shards now and then. A shard that it has lost refuses it.
@@ -427,6 +496,8 @@ fn make(pool: &Arc<dyn RadosPool>) {
 /// Runs one world, and fails if clients saw what one register a block cannot have shown.
 pub(crate) fn run(seed: u64, tally: &mut Tally) {
     let trouble = if seed.is_multiple_of(4) { 0 } else { 2 + seed % 30 };
+    // in every second of them, also in those without other trouble
+    let partitions = (seed / 4 % 2 == 1).then(|| Partitions::new(GATEWAYS));
     let pool = Arc::new(MemoryRados::replicated());
     let plain: Arc<dyn RadosPool> = Arc::<MemoryRados>::clone(&pool);
     make(&plain);
@@ -441,6 +512,7 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
         events: Mutex::default(),
         clients: Mutex::default(),
         trouble,
+        partitions,
         tally: Mutex::default(),
         scrubbed: Mutex::default(),
     });
@@ -453,6 +525,12 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
             let client = Arc::new(FatedRados::new(Arc::<MemoryRados>::clone(&world.pool), fate));
             world.clients.lock().unwrap().push(Arc::clone(&client));
             let process = Process { world: Arc::clone(&world), number, is_dead };
+            // no gateway can begin meanwhile
+            let time = world.time.load(Ordering::Relaxed);
+            let cut = world.partitions.as_ref().and_then(|all| all.of(number, time));
+            if let Some((_, until)) = cut {
+                process.sleep(until - time);
+            }
             // how it ended makes no difference to the next one
             let _ = process.live(&client);
         }
@@ -479,6 +557,8 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
         tally.maintained += found.maintained;
         tally.tended += found.tended;
         tally.scrubbed += found.scrubbed;
+        tally.partitions += found.partitions;
+        tally.cut_reads += found.cut_reads;
     });
 }
 

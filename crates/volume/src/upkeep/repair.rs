@@ -42,7 +42,7 @@ const PIECE: u64 = 1 << 20;
 pub struct Repaired {
     /// What was wrong and is settled, a text each.
     pub settled: Vec<String>,
-    /// What is still wrong, a text each.
+    /// What is still wrong, a text each. Nothing of it is kept in the pool: a later check finds it again.
     pub left: Vec<String>,
     /// Files in the pool's folder with copies of what was given up.
     pub kept: Vec<String>,

@@ -36,7 +36,8 @@ struct Parts<'a> {
 impl Pool {
     /// Gives up what only nodes knew that cannot be read, so that all others can: their blocks are lost until they
     /// are written again. The pool is the shard `id`, whose pages are named by `hash`. `metadata` must begin a
-    /// checkpoint also if there was no batch since the last one. A pool with nothing wrong stays as it is.
+    /// checkpoint also if there was no batch since the last one. A pool with nothing wrong stays as it is. What was done
+    /// is added to `done`, also before an error.
     ///
     /// # Errors
     /// [`VolumeError::Damaged`] or [`VolumeError::Malformed`] if its records cannot be read: then nothing is changed.
@@ -47,10 +48,10 @@ impl Pool {
         metadata: &Arc<dyn Metadata>,
         sharing: &Arc<dyn Sharing>,
         options: Options,
-    ) -> Result<Repaired, VolumeError> {
-        let mut done = Repaired::default();
+        done: &mut Repaired,
+    ) -> Result<(), VolumeError> {
         let head = Head { id, hash, codec: Codec::Zstd, version: Version::Paged };
-        let own = open_or_make_head(&**folder, &head, &mut done)?;
+        let own = open_or_make_head(&**folder, &head, done)?;
         let parts = Parts { folder, metadata, sharing, head };
         if let Some((mending, writer)) = parts.look()? {
             let names = folder.names()?;
@@ -60,7 +61,7 @@ impl Pool {
             let mending = Mending::new(mending.next(), BTreeSet::new());
             done.settled.extend(parts.mend(own, options, mending)?);
         }
-        Ok(done)
+        Ok(())
     }
 }
 

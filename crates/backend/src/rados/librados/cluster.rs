@@ -180,7 +180,7 @@ pub(super) struct Connection {
     pub(super) handle: *mut Cluster,
     /// `client.` and the user.
     pub(super) user: String,
-    fsid: String,
+    pub(super) fsid: String,
 }
 
 // SAFETY: the library's documentation says that any thread may use a connected handle, at the same time

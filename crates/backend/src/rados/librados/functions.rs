@@ -93,6 +93,7 @@ functions! {
     fn rados_wait_for_latest_osdmap(*mut Cluster) -> c_int;
     fn rados_ioctx_create(*mut Cluster, *const c_char, *mut *mut Io) -> c_int;
     fn rados_ioctx_destroy(*mut Io);
+    fn rados_ioctx_get_id(*mut Io) -> i64;
     fn rados_ioctx_set_namespace(*mut Io, *const c_char);
     fn rados_ioctx_pool_requires_alignment2(*mut Io, *mut c_int) -> c_int;
     fn rados_ioctx_pool_required_alignment2(*mut Io, *mut u64) -> c_int;

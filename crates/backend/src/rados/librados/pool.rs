@@ -15,7 +15,8 @@ use super::error::{is, message, refusal};
 use super::functions::{Completion, Functions, Io, Listing, OnComplete};
 use super::operation::{Changes, Questions, c_name};
 use crate::rados::{
-    Answer, Compare, OnUpdated, PoolKind, Query, RadosError, RadosPool, Refusal, Step, Update,
+    Answer, Compare, OnUpdated, PoolIdentity, PoolKind, Query, RadosError, RadosPool, Refusal,
+    Step, Update,
 };
 
 /// An object that is never made: what asks for the kind of a pool changes nothing.
@@ -72,13 +73,15 @@ impl CephPool {
         connection.check(code, &doing)?;
         let io = IoContext { handle, connection: connection.clone() };
         // SAFETY: only this thread has the handle, and the name ends with a NUL.
-        unsafe {
+        let number = unsafe {
             (functions.rados_ioctx_set_namespace)(handle, space.as_ptr());
             // Otherwise operations on a full pool wait until it is not full.
             (functions.rados_set_pool_full_try)(handle);
-        }
+            (functions.rados_ioctx_get_id)(handle)
+        };
         let kind = PoolKind {
             name: pool.to_owned(),
+            identity: PoolIdentity { cluster: connection.fsid.clone(), number },
             has_omap: true,
             alignment: io.alignment().map_err(|code| connection.error(code, &doing))?,
             max_object: connection.number(c"osd_max_object_size").unwrap_or(128 << 20),

@@ -1,5 +1,6 @@
 //! `onefold cluster`: volumes over many machines.
 
+mod adopt;
 mod fsck;
 mod init;
 mod page;
@@ -37,6 +38,7 @@ enum Command {
     Status(status::Status),
     Fsck(fsck::Fsck),
     Quota(quota::Quota),
+    Adopt(adopt::Adopt),
     Simulate(Box<simulate::Simulate>),
 }
 
@@ -47,6 +49,7 @@ impl Cluster {
             Command::Status(status) => status.run(console),
             Command::Fsck(fsck) => fsck.run(console),
             Command::Quota(quota) => quota.run(console),
+            Command::Adopt(adopt) => adopt.run(console),
             Command::Simulate(simulate) => simulate.run(console),
         }
     }
