@@ -246,6 +246,17 @@ pub(crate) fn hash(
     if count == 0 {
         return Ok(Vec::new());
     }
+    let leaves = write_chunks(lane, chunks)?;
+    launch_hash(lane, fingerprinter.algorithm(), count, leaves)?;
+    let mut bytes = vec![0; Fingerprint::LEN * count];
+    lane.read(Slot::Digests, &mut bytes)?;
+    let (digests, _) = bytes.as_chunks::<{ Fingerprint::LEN }>();
+    Ok(digests.iter().copied().map(Fingerprint::from_bytes).collect())
+}
+
+/// Brings where `chunks` are, and makes room for their fingerprints; how many leaves they have.
+pub(crate) fn write_chunks(lane: &mut dyn Lane, chunks: &[Range]) -> Result<usize, GpuError> {
+    let count = chunks.len();
     let mut leaves = 0;
     let mut table = Vec::with_capacity(12 * count);
     for &Range { start, len } in chunks {
@@ -257,14 +268,24 @@ pub(crate) fn hash(
     lane.reserve(Slot::Chunks, table.len())?;
     lane.write(Slot::Chunks, &table)?;
     lane.reserve(Slot::Digests, Fingerprint::LEN * count)?;
+    Ok(leaves)
+}
+
+/// Starts the kernels that hash `count` chunks with `leaves`, which were brought.
+pub(crate) fn launch_hash(
+    lane: &mut dyn Lane,
+    algorithm: FingerprintAlgorithm,
+    count: usize,
+    leaves: usize,
+) -> Result<(), GpuError> {
     let number = |number: usize| Argument::U32(number as u32);
     let array = Argument::Slot;
     let by_item = [array(Slot::Data), array(Slot::Chunks), array(Slot::Digests), number(count)];
-    match fingerprinter.algorithm() {
+    match algorithm {
         FingerprintAlgorithm::Sha256 => {
-            lane.launch(Kernel::Sha256, count.div_ceil(GROUP), &by_item)?;
+            lane.launch(Kernel::Sha256, count.div_ceil(GROUP), &by_item)
         }
-        FingerprintAlgorithm::Sha3 => lane.launch(Kernel::Sha3, count.div_ceil(GROUP), &by_item)?,
+        FingerprintAlgorithm::Sha3 => lane.launch(Kernel::Sha3, count.div_ceil(GROUP), &by_item),
         _ => {
             lane.reserve(Slot::Values, 32 * leaves)?;
             let [data, chunks, digests, count_of] = by_item;
@@ -272,13 +293,9 @@ pub(crate) fn hash(
             let arguments = [data, chunks, key, values, count_of, number(leaves)];
             lane.launch(Kernel::Blake3Leaves, leaves.div_ceil(GROUP), &arguments)?;
             let arguments = [chunks, key, values, digests, count_of, number(leaves)];
-            lane.launch(Kernel::Blake3Join, count, &arguments)?;
+            lane.launch(Kernel::Blake3Join, count, &arguments)
         }
     }
-    let mut bytes = vec![0; Fingerprint::LEN * count];
-    lane.read(Slot::Digests, &mut bytes)?;
-    let (digests, _) = bytes.as_chunks::<{ Fingerprint::LEN }>();
-    Ok(digests.iter().copied().map(Fingerprint::from_bytes).collect())
 }
 
 /// The chunks that end at `cuts`, the first of which begins with byte `start`.
