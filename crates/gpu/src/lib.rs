@@ -51,4 +51,4 @@ pub use rates::{
 pub use resident::cut_resident;
 pub use simulated::{Arrays, Fault, Simulated};
 pub use trace::{Span, Stage, Trace};
-pub use work::{Range, Work};
+pub use work::{Range, Selected, Work};

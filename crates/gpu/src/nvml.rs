@@ -22,13 +22,11 @@ unsafe impl Sync for Meter {}
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        // SAFETY: the function takes nothing; it ends what `of` began.
-        if let Ok(shutdown) =
-            unsafe { self.library.get::<unsafe extern "C" fn() -> c_int>(c"nvmlShutdown") }
-        {
-            // SAFETY: as above.
-            let _ = unsafe { shutdown() };
-        }
+        // SAFETY: the function has this type in NVML's header; it ends what `of` began.
+        let _ = unsafe {
+            function::<unsafe extern "C" fn() -> c_int>(&self.library, c"nvmlShutdown")
+                .map(|shutdown| shutdown())
+        };
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use onefold_cdc::{Chunker, cut_points_parallel};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 
-use crate::work::{Room, hash, launch_hash, prepare_hash, write_chunks};
+use crate::work::{Room, Selected, hash, launch_hash, prepare_hash, write_chunks};
 use crate::{Choice, Listed, Name};
 use crate::{Device, GpuError, Memory, Range, RunError, Settings, Slot, Work, list, open, run};
 
@@ -124,7 +124,7 @@ pub fn resident_rates(
     let work = settings.work(chunker)?;
     let mut lane = device.lane(data.len(), Memory::Pinned)?;
     lane.input()[..data.len()].copy_from_slice(data);
-    let (cuts, _) = work.whole(&mut *lane, data.len())?;
+    let (cuts, _) = work.whole(&mut *lane, data.len(), Selected::OnHost)?;
     let ranges = Work::ranges(&cuts);
     let [mut search, mut cut, mut hash] = [Duration::MAX; 3];
     let mut room = Room::of(data.len());

@@ -40,6 +40,15 @@ pub struct Range {
     pub len: usize,
 }
 
+/// Where cut-points are selected from what kernels found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selected {
+    /// On the host, with a look at its bytes.
+    OnHost,
+    /// Without a look at the host's bytes, as data need that are in the device's memory alone.
+    OnDevice,
+}
+
 /// What is to be found: cut-points by the rule of a chunker, and fingerprints if so.
 #[derive(Clone, Debug)]
 pub struct Work {
@@ -108,20 +117,27 @@ impl Work {
         ranges_from(0, cuts)
     }
 
-    /// The cut-points of the first `len` bytes of the lane's input as a whole input, and the
-    /// fingerprint of each chunk if there is a function for them.
+    /// The cut-points of the first `len` bytes of the lane's input as a whole input, selected `on` one side, and
+    /// the fingerprint of each chunk if there is a function for them.
     pub fn whole(
         &self,
         lane: &mut dyn Lane,
         len: usize,
+        on: Selected,
     ) -> Result<(Vec<usize>, Vec<Fingerprint>), GpuError> {
         self.prepare(lane)?;
         lane.upload(len)?;
-        let marks = self.marks(lane, 0, len, &mut Room::of(len))?;
-        let mut selector = self.selector(0);
-        let mut cuts = Vec::new();
-        selector.advance(&marks, &lane.input()[..len], 0..len as u64, true, &mut cuts);
-        let cuts: Vec<usize> = cuts.into_iter().map(|cut| cut as usize).collect();
+        let mut room = Room::of(len);
+        let cuts = match on {
+            Selected::OnDevice => self.cuts_on_device(lane, 0, len, true, &mut room)?,
+            Selected::OnHost => {
+                let marks = self.marks(lane, 0, len, &mut room)?;
+                let mut cuts = Vec::new();
+                let bytes = &lane.input()[..len];
+                self.selector(0).advance(&marks, bytes, 0..len as u64, true, &mut cuts);
+                cuts.into_iter().map(|cut| cut as usize).collect()
+            }
+        };
         let fingerprints = self.fingerprints(lane, &Self::ranges(&cuts))?;
         Ok((cuts, fingerprints))
     }
@@ -133,20 +149,6 @@ impl Work {
     /// Selects the cut-points after byte `start`.
     pub(crate) fn selector(&self, start: u64) -> Selector {
         Selector::new(self.sizes, &self.tables, self.is_normalised, start)
-    }
-
-    /// The same as [`whole`](Self::whole) without a look at the host's bytes: what data need that are in
-    /// the device's memory alone.
-    pub fn whole_on_device(
-        &self,
-        lane: &mut dyn Lane,
-        len: usize,
-    ) -> Result<(Vec<usize>, Vec<Fingerprint>), GpuError> {
-        self.prepare(lane)?;
-        lane.upload(len)?;
-        let cuts = self.cuts_on_device(lane, 0, len, true, &mut Room::of(len))?;
-        let fingerprints = self.fingerprints(lane, &Self::ranges(&cuts))?;
-        Ok((cuts, fingerprints))
     }
 
     /// The cut-points after `start` that the first `len` bytes of [`Slot::Data`] decide, all of them if
