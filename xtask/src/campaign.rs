@@ -2,10 +2,8 @@
 //! what writes, and the kernels under what watches each access to memory.
 
 use std::fs;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -108,122 +106,6 @@ pub(crate) fn plays(seeds: u32, out: Option<&Path>) -> Result<()> {
     )?;
     println!("campaign: nothing that was acknowledged was lost");
     outcome.write(out)
-}
-
-/// What `gpu` measures, and with what.
-pub(crate) struct OnGpu {
-    /// The device, as `onefold devices` names it.
-    pub(crate) device: String,
-    /// Bytes to measure on, as `bench gpu` takes them.
-    pub(crate) bytes: String,
-    /// Bytes on which all chunks are compared first.
-    pub(crate) equality: String,
-    /// MiB of the image that is backed up; 0 for no backup.
-    pub(crate) image: u64,
-    /// A program that was built elsewhere.
-    pub(crate) program: Option<PathBuf>,
-    /// compute-sanitizer, if kernels are to run under it.
-    pub(crate) sanitizer: Option<PathBuf>,
-}
-
-/// Compares and measures a device with `onefold bench gpu`, built here unless there is a program; its record
-/// goes to `out`, and that of backups with and without the device beside it.
-pub(crate) fn gpu(plan: OnGpu, out: &Path) -> Result<()> {
-    let OnGpu { device, bytes, equality, image, program, sanitizer } = plan;
-    let program = match program {
-        Some(program) => program,
-        None => {
-            let build = ["build", "--release", "--bin", "onefold"];
-            run(Command::new("cargo").args(build).current_dir(workspace::root()))?;
-            workspace::target_dir().join("release/onefold")
-        }
-    };
-    run(Command::new(&program)
-        .args(["bench", "gpu", "--device", &device, "--bytes", &bytes, "--equality", &equality])
-        .arg("--json")
-        .arg(out)
-        .arg("--html")
-        .arg(out.with_extension("html")))?;
-    let scratch = workspace::target_dir().join("gpu-campaign");
-    if scratch.exists() {
-        fs::remove_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-    }
-    fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-    if let Some(sanitizer) = sanitizer {
-        watch_kernels(&sanitizer, &program, &device, &scratch)?;
-    }
-    if image > 0 {
-        let stem = out.file_stem().unwrap_or_default().to_string_lossy();
-        let out = out.with_file_name(format!("{stem}-backup.json"));
-        back_up_with_and_without(&program, &device, image << 20, &scratch, &out)?;
-    }
-    Ok(())
-}
-
-/// Cuts and fingerprints a little with every rule under `sanitizer`, which looks for accesses outside of memory
-/// and for races.
-fn watch_kernels(sanitizer: &Path, program: &Path, device: &str, scratch: &Path) -> Result<()> {
-    let data = scratch.join("data");
-    write_random(&data, 4 << 20)?;
-    for tool in ["memcheck", "racecheck"] {
-        for rule in ["mincdc", "fastcdc", "gear", "gear32", "gear16", "rabin", "crc", "buzhash"] {
-            println!("campaign: {tool}, {rule}");
-            run(Command::new(sanitizer)
-                .args(["--tool", tool, "--error-exitcode", "9"])
-                .arg(program)
-                .args(["chunk", "--device", device, "--algorithm", rule])
-                .arg(&data)
-                .stdout(Stdio::null()))?;
-        }
-    }
-    Ok(())
-}
-
-/// Times backups of an image of `bytes` random bytes by the CPU and by `device`, each to a new repository, and
-/// checks that the device finds nothing new in what the CPU stored.
-fn back_up_with_and_without(
-    program: &Path,
-    device: &str,
-    bytes: u64,
-    scratch: &Path,
-    out: &Path,
-) -> Result<()> {
-    let mut outcome = Outcome::begin("cargo xtask")?;
-    outcome.note("one image of random bytes, which the page cache holds; not compressed");
-    let image = scratch.join("image");
-    write_random(&image, bytes)?;
-    let repository = |name: &str| scratch.join(name.replace(':', "-"));
-    let backup = |name: &str, compute: &str| {
-        let mut backup = Command::new(program);
-        backup.args(["backup", "--compression", "off", "--compute", compute, "--repo"]);
-        backup.arg(repository(name)).arg(&image);
-        backup
-    };
-    for compute in ["cpu", device] {
-        let init = ["init", "--no-encryption"];
-        run(Command::new(program).args(init).arg(repository(compute)))?;
-        let start = Instant::now();
-        run(&mut backup(compute, compute))?;
-        let seconds = start.elapsed().as_secs_f64();
-        outcome.tell(format!("{bytes} bytes by {compute}: {seconds:.2} s"));
-    }
-    let again = Command::new(program)
-        .args(["backup", "--force", "--compute", device, "--repo"])
-        .arg(repository("cpu"))
-        .arg(&image)
-        .output()?;
-    let found = String::from_utf8_lossy(&again.stdout);
-    ensure!(found.contains("nothing new"), "{device} finds other chunks than the CPU: {found}");
-    outcome.tell(format!("{device} found nothing new in what the CPU stored"));
-    fs::remove_dir_all(scratch).with_context(|| scratch.display().to_string())?;
-    outcome.write(Some(out))
-}
-
-fn write_random(path: &Path, bytes: u64) -> Result<()> {
-    let random = fs::File::open("/dev/urandom").context("/dev/urandom")?;
-    let mut file = fs::File::create(path).with_context(|| path.display().to_string())?;
-    io::copy(&mut random.take(bytes), &mut file).with_context(|| path.display().to_string())?;
-    Ok(())
 }
 
 /// Kills `onefold serve` under load `kills` times and in the midst of each other operation, as often

@@ -48,6 +48,8 @@ struct Kernel {
     /// Bytes of shared memory.
     shared: u32,
     instructions: usize,
+    /// Instructions of the shortest loop, 0 without one: of a hash, those of a round.
+    innermost: usize,
 }
 
 /// What the kernels became, if the wheels can be had.
@@ -101,9 +103,10 @@ pub(crate) fn run(cargo: Cargo, write: bool, cubins: Option<&Path>) -> Result<()
             println!("gpu-kernels: wrote {}", place.display());
         }
     }
-    for (name, Kernel { registers, shared, instructions }) in &table.kernels {
+    for (name, Kernel { registers, shared, instructions, innermost }) in &table.kernels {
         println!(
-            "{name}: {registers} registers, {shared} bytes shared, {instructions} instructions"
+            "{name}: {registers} registers, {shared} bytes shared, {instructions} instructions, {innermost} \
+             in the innermost loop"
         );
     }
     if write {
@@ -131,6 +134,7 @@ fn compare(kept: &Table, built: &Table) -> Vec<String> {
             ("registers", old.registers as usize, new.registers as usize),
             ("bytes of shared memory", old.shared as usize, new.shared as usize),
             ("instructions", old.instructions, new.instructions),
+            ("instructions in its innermost loop", old.innermost, new.innermost),
         ] {
             if new > old {
                 findings.push(format!("{name} takes {new} {what}, {TABLE} has {old}"));
@@ -156,9 +160,7 @@ struct Code {
 impl Compiler {
     fn install(cargo: Cargo) -> Result<Self> {
         let folder = python::environment(cargo, "cuda", WHEELS, &["--no-deps"])?;
-        let found =
-            fs::read_dir(folder.join("lib"))?.next().context("no Python in the folder")??;
-        let folder = found.path().join("site-packages/nvidia/cu13");
+        let folder = python::site_packages(&folder)?.join("nvidia/cu13");
         let scratch = workspace::target_dir().join("gpu-kernels");
         fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
         Ok(Self { folder, scratch })
@@ -202,12 +204,15 @@ impl Compiler {
         disassembler.arg("-c").arg(&binary);
         let listing = String::from_utf8(output(&mut disassembler)?.stdout)?;
         let code = instructions(&listing);
+        let loops = innermost(&listing);
         let kernels = resources(&told)
             .into_iter()
             .map(|(name, registers, shared)| {
                 let instructions = code.get(&name).map_or(0, Vec::len);
                 ensure!(instructions > 0, "{name} has no instructions in the listing");
-                Ok((format!("{generation}/{name}"), Kernel { registers, shared, instructions }))
+                let innermost = loops.get(&name).copied().unwrap_or(0);
+                let kernel = Kernel { registers, shared, instructions, innermost };
+                Ok((format!("{generation}/{name}"), kernel))
             })
             .collect::<Result<_>>()?;
         Ok(Code { code, kernels })
@@ -285,6 +290,33 @@ fn instructions(listing: &str) -> BTreeMap<String, Vec<String>> {
     found
 }
 
+/// How many instructions the shortest loop of each kernel has: from a label to a branch back to it. What follows
+/// the end of a kernel is a branch to itself, and no loop.
+fn innermost(listing: &str) -> BTreeMap<String, usize> {
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut kernel, mut count, mut labels) = (String::new(), 0, BTreeMap::new());
+    for line in listing.lines() {
+        if let Some(label) = line.strip_suffix(':') {
+            match label.strip_prefix(".text.") {
+                Some(name) => {
+                    (kernel, count) = (name.to_owned(), 0);
+                    labels.clear();
+                }
+                None => drop(labels.insert(label, count)),
+            }
+        } else if line.trim_start().starts_with("/*") && line.contains(';') {
+            count += 1;
+            let target = line.split_once(" BRA").and_then(|(_, to)| to.split_once("`("));
+            let target = target.and_then(|(_, to)| to.split(')').next());
+            let start = target.and_then(|target| labels.get(target)).copied();
+            if let Some(len) = start.map(|start| count - start).filter(|&len| len > 1) {
+                found.entry(kernel.clone()).and_modify(|old| *old = len.min(*old)).or_insert(len);
+            }
+        }
+    }
+    found
+}
+
 fn output(command: &mut Command) -> Result<Output> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     let told = String::from_utf8_lossy(&output.stderr);
@@ -329,8 +361,17 @@ mod tests {
     }
 
     #[test]
+    fn the_innermost_loop_is_the_shortest_that_goes_back() {
+        let listing = ".text.a:\n /*00*/ MOV R1, R2 ;\n.L_1:\n /*10*/ MOV R3, R2 ;\n.L_2:\n\
+                       /*20*/ IADD3 R1, R1 ;\n /*30*/ @P0 BRA `(.L_2) ;\n\
+                       /*40*/ BRA.U UP0, `(.L_1) ;\n /*50*/ BRA `(.L_3) ;\n /*60*/ EXIT ;\n.L_3:\n\
+                       /*70*/ BRA `(.L_3);\n.text.b:\n /*00*/ BRA `(.L_1) ;\n";
+        assert_eq!(innermost(listing), [("a".to_owned(), 2)].into());
+    }
+
+    #[test]
     fn what_grew_is_found_and_what_shrank_is_not() {
-        let kernel = Kernel { registers: 40, shared: 100, instructions: 500 };
+        let kernel = Kernel { registers: 40, shared: 100, instructions: 500, innermost: 50 };
         let table = |kernel| Table {
             compiler: String::new(),
             kernels: [("sm_80/a".to_owned(), kernel)].into(),

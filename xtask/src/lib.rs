@@ -22,6 +22,7 @@ mod edges;
 mod emulate;
 mod figures;
 mod floors;
+mod gpu_campaign;
 mod gpu_kernels;
 mod guest_kernel;
 mod instructions;
@@ -213,31 +214,9 @@ enum CampaignCommand {
     },
     /// Make the packages, twice, try the oldest Rust, and install the packages in a clean root
     Dist,
-    /// Compare and measure a GPU: build the program, run `bench gpu` with it, and back up an image with and
-    /// without the device
-    Gpu {
-        /// The device, as `onefold devices` names it
-        #[arg(long, default_value = "cuda:0")]
-        device: String,
-        /// Bytes of random data in memory, as `bench gpu` takes them
-        #[arg(long, default_value = "1GiB")]
-        bytes: String,
-        /// Bytes of mixed data on which every chunk is compared first
-        #[arg(long, default_value = "64GiB")]
-        equality: String,
-        /// MiB of the image that is backed up with and without the device; 0 for no backup
-        #[arg(long, default_value_t = 4096)]
-        image: u64,
-        /// A program that was built elsewhere, for a machine without a compiler
-        #[arg(long)]
-        program: Option<PathBuf>,
-        /// Run every kernel under this compute-sanitizer too
-        #[arg(long)]
-        sanitizer: Option<PathBuf>,
-        /// The record to write, e.g. docs/records/NAME.json; that of the backups is NAME-backup.json
-        #[arg(long)]
-        out: PathBuf,
-    },
+    /// Compare and measure a GPU in five parts, each with a record: chunks of mixed data, the steps of Shredder, rates,
+    /// backups of an image with and without the device, and kernels under compute-sanitizer
+    Gpu(gpu_campaign::Options),
     /// Run the tests of the kernels under the address sanitizer
     Asan,
     /// Run the tests of the kernels' edges in Miri
@@ -298,17 +277,8 @@ pub fn run() -> ExitCode {
             campaign::room(seconds, out.as_deref())
         }
         Command::Campaign(CampaignCommand::Dist) => dist::campaign(Cargo::default()),
-        Command::Campaign(CampaignCommand::Gpu {
-            device,
-            bytes,
-            equality,
-            image,
-            program,
-            sanitizer,
-            out,
-        }) => {
-            let plan = campaign::OnGpu { device, bytes, equality, image, program, sanitizer };
-            campaign::gpu(plan, &out)
+        Command::Campaign(CampaignCommand::Gpu(options)) => {
+            gpu_campaign::run(Cargo::default(), &options)
         }
         Command::Campaign(CampaignCommand::Asan) => campaign::asan(),
         Command::Campaign(CampaignCommand::Miri) => campaign::miri(),

@@ -50,6 +50,13 @@ fn install(folder: &Path, packages: &[&str], options: &[&str], cargo: Cargo) -> 
     fs::write(&marker, wanted).with_context(|| marker.display().to_string())
 }
 
+/// Where a virtual environment has its packages.
+pub(crate) fn site_packages(environment: &Path) -> Result<PathBuf> {
+    let mut versions = fs::read_dir(environment.join("lib"))?;
+    let found = versions.next().context("no Python in the folder")??;
+    Ok(found.path().join("site-packages"))
+}
+
 /// Whether Python is there with the part that Debian packages apart.
 fn has_venv() -> bool {
     let mut python = Command::new("python3");

@@ -4,17 +4,21 @@
 //!
 //! Every rate follows a comparison of all chunks with those of the CPU.
 
+use std::fmt;
 use std::num::NonZero;
+use std::str::FromStr;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params};
 use onefold_fingerprint::Fingerprinter;
 use onefold_gpu::{
-    Device, GpuError, KeptLanes, Memory, OnLoss, Settings, Work, cpu_rate, device_rate, lane_time,
-    resident_rates, run, sample, upload_rate,
+    CODE_SIZES, Device, GpuError, Info, KeptLanes, Memory, OnLoss, Settings, Work, cpu_rate,
+    device_rate, lane_time, page_rate, resident_rates, run, sample, upload_rate,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{Offload, Watch};
 
@@ -29,6 +33,79 @@ pub struct Plan {
     pub equality: u64,
     /// Threads of the CPU to compare with.
     pub threads: NonZero<usize>,
+    /// What is measured, in this order.
+    pub parts: Vec<Part>,
+    /// How long each measurement of energy runs at least: the counters of devices are slow.
+    pub energy: Duration,
+}
+
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Chunks of mixed data, compared with those of the CPU.
+    Equality,
+    /// Copies to the device: figures 3 and 6.
+    Copies,
+    /// Double buffering and segments at work: figures 5 and 9.
+    Overlap,
+    /// Shared memory: figure 11.
+    Tiles,
+    /// The CPU, and versions of the device's program: figure 12.
+    Versions,
+    /// Today's algorithms.
+    Algorithms,
+    /// SHA3-256 of pages, against the bound of its instructions.
+    Pages,
+    /// The energy that the device uses.
+    Energy,
+}
+
+impl Part {
+    /// Every part.
+    pub const ALL: [Self; 8] = [
+        Self::Equality,
+        Self::Copies,
+        Self::Overlap,
+        Self::Tiles,
+        Self::Versions,
+        Self::Algorithms,
+        Self::Pages,
+        Self::Energy,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Equality => "equality",
+            Self::Copies => "copies",
+            Self::Overlap => "overlap",
+            Self::Tiles => "tiles",
+            Self::Versions => "versions",
+            Self::Algorithms => "algorithms",
+            Self::Pages => "pages",
+            Self::Energy => "energy",
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Part {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|part| part.name() == name);
+        found.with_context(|| {
+            format!(
+                "unknown part '{name}', expected one of {}",
+                Self::ALL.map(Self::name).join(", ")
+            )
+        })
+    }
 }
 
 /// All that was measured.
@@ -54,6 +131,14 @@ pub struct Results {
     pub steps: Vec<Step>,
     /// Today's algorithms.
     pub rates: Vec<Rate>,
+    /// SHA3-256 of pages.
+    pub pages: Option<Pages>,
+    /// What energy the device used.
+    pub energy: Vec<Energy>,
+    /// Why no energy was measured, if that was wanted.
+    pub energy_missing: Option<String>,
+    /// The parts that were measured to their end.
+    pub parts: Vec<Part>,
     /// What was aimed at, and whether it was reached.
     pub targets: Vec<Target>,
     /// Whether nothing was left out.
@@ -111,6 +196,46 @@ pub struct Rate {
     pub resident_fingerprint_bytes_per_second: Option<f64>,
 }
 
+/// SHA3-256 of pages in the device's memory, without copies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pages {
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// What the kernel hashes.
+    pub bytes_per_second: f64,
+    /// Instructions of a round, multiprocessors and clock: what the bound is made of, if all are known.
+    pub bound: Option<Bound>,
+}
+
+/// What a device can do at most.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// Instructions of a round, counted in the machine code that NVIDIA's assembler makes ahead of time. The
+    /// driver's own may differ.
+    pub instructions_per_round: u64,
+    /// Multiprocessors.
+    pub units: u32,
+    /// Their highest clock.
+    pub clock_hz: u64,
+    /// The bound.
+    pub bytes_per_second: f64,
+}
+
+/// Cutting and fingerprinting by the device for some time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Energy {
+    /// The chunker.
+    pub algorithm: String,
+    /// The fingerprint.
+    pub fingerprint: String,
+    /// What was cut, from memory of the host.
+    pub bytes: u64,
+    /// How long.
+    pub seconds: f64,
+    /// What the device used, what it uses when idle included. The host is not counted.
+    pub joules: f64,
+}
+
 /// Something that was aimed at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
@@ -148,8 +273,14 @@ const FUNCTIONS: [Fingerprinter; 3] =
 /// The mean chunk size of all measurements.
 const MEAN: usize = 16 << 10;
 
-/// Measures `device`. What was measured when `watch` is cancelled is returned.
-pub fn measure(device: &dyn Device, plan: &Plan, watch: &dyn Watch) -> Result<Results> {
+/// Measures `device`. What was measured when `watch` is cancelled is returned. `keep` gets what was measured after
+/// each part, so that it is not lost if the process is killed in a later one.
+pub fn measure(
+    device: &dyn Device,
+    plan: &Plan,
+    watch: &dyn Watch,
+    mut keep: impl FnMut(&Results) -> Result<()>,
+) -> Result<Results> {
     ensure!(plan.bytes >= 256 << 10, "{} bytes to measure, expected at least 256 KiB", plan.bytes);
     let info = device.info();
     let mut results = Results {
@@ -163,43 +294,53 @@ pub fn measure(device: &dyn Device, plan: &Plan, watch: &dyn Watch) -> Result<Re
         transfers: Vec::new(),
         steps: Vec::new(),
         rates: Vec::new(),
+        pages: None,
+        energy: Vec::new(),
+        energy_missing: None,
+        parts: Vec::new(),
         targets: Vec::new(),
         is_complete: false,
     };
-    compare(device, plan.equality, &mut results, watch)?;
     let data = sample(plan.bytes);
-    let parts: [(&str, Part); 5] = [
-        ("copies", transfers),
-        ("double buffering and pipeline", overlap),
-        ("shared memory", tiles),
-        ("CPU and GPU", versions),
-        ("algorithms", rates),
-    ];
-    for (name, part) in parts {
-        watch.begin(name, 0);
+    for &part in &plan.parts {
+        let run: Run = match part {
+            Part::Equality => compare,
+            Part::Copies => transfers,
+            Part::Overlap => overlap,
+            Part::Tiles => tiles,
+            Part::Versions => versions,
+            Part::Algorithms => rates,
+            Part::Pages => pages,
+            Part::Energy => energy,
+        };
+        watch.begin(part.name(), 0);
         if watch.is_cancelled() {
             return Ok(results);
         }
-        part(device, plan, &data, &mut results, watch)?;
-    }
-    if !watch.is_cancelled() {
+        run(device, plan, &data, &mut results, watch)?;
+        if !watch.is_cancelled() {
+            results.parts.push(part);
+        }
         results.targets = targets(&results);
-        results.is_complete = true;
+        keep(&results)?;
     }
+    results.is_complete = results.parts == plan.parts;
     Ok(results)
 }
 
-type Part = fn(&dyn Device, &Plan, &[u8], &mut Results, &dyn Watch) -> Result<()>;
+type Run = fn(&dyn Device, &Plan, &[u8], &mut Results, &dyn Watch) -> Result<()>;
 
-/// Compares all chunks of `bytes` of mixed data, with each rule and function in turn.
+/// Compares all chunks of mixed data, with each rule and function in turn.
 fn compare(
     device: &dyn Device,
-    bytes: u64,
+    plan: &Plan,
+    _: &[u8],
     results: &mut Results,
     watch: &dyn Watch,
 ) -> Result<()> {
     const BLOCK: usize = 32 << 20;
     let mut number = 0;
+    let bytes = plan.equality;
     watch.begin("comparing chunks", bytes);
     while results.equal_bytes < bytes && !watch.is_cancelled() {
         let len = BLOCK.min((bytes - results.equal_bytes) as usize);
@@ -396,6 +537,86 @@ fn rates(
     Ok(())
 }
 
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+/// SHA3-256 of pages: as many as positions in a buffer allow, so that all multiprocessors have several groups.
+fn pages(
+    device: &dyn Device,
+    plan: &Plan,
+    data: &[u8],
+    results: &mut Results,
+    _: &dyn Watch,
+) -> Result<()> {
+    let part = &data[..data.len().min(1 << 30)];
+    let bytes_per_second = page_rate(device, &Fingerprinter::sha3(), PAGE, part, plan.rounds)?;
+    let bound = bound(device.info());
+    results.pages = Some(Pages { page_bytes: PAGE as u64, bytes_per_second, bound });
+    Ok(())
+}
+
+/// Bytes of pages that a device can hash at most by SHA3-256, if only the rounds of its permutation took time.
+///
+/// A multiprocessor of compute capability 8 or 9 does 64 of the bitwise operations and shifts in a clock that 194 of the
+/// 199 instructions are (CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions").
+fn bound(info: &Info) -> Option<Bound> {
+    const EACH_CLOCK: f64 = 64.0;
+    const ROUNDS: usize = 24;
+    const TAKEN_IN: usize = 136;
+    let generation = match info.generation? {
+        8 => "sm_80",
+        9 => "sm_90",
+        _ => return None,
+    };
+    let clock_hz = info.clock?;
+    let sizes: Value = serde_json::from_str(CODE_SIZES).expect("JSON");
+    let round = &sizes["kernels"][format!("{generation}/sha3_256")]["innermost"];
+    let instructions_per_round = round.as_u64().expect("the table has each kernel's");
+    let rounds = ROUNDS * (PAGE / TAKEN_IN + 1);
+    let a_page = rounds as f64 * instructions_per_round as f64;
+    let each_second = f64::from(info.units) * clock_hz as f64 * EACH_CLOCK;
+    let bytes_per_second = PAGE as f64 * each_second / a_page;
+    Some(Bound { instructions_per_round, units: info.units, clock_hz, bytes_per_second })
+}
+
+/// What the device uses while it cuts and fingerprints.
+fn energy(
+    device: &dyn Device,
+    plan: &Plan,
+    data: &[u8],
+    results: &mut Results,
+    watch: &dyn Watch,
+) -> Result<()> {
+    for (algorithm, function) in [
+        (Algorithm::MinCdc, Fingerprinter::blake3()),
+        (Algorithm::MinCdc, Fingerprinter::sha3()),
+        (Algorithm::Gear, Fingerprinter::blake3()),
+    ] {
+        let before = match device.joules() {
+            Ok(joules) => joules,
+            Err(reason) => {
+                results.energy_missing = Some(reason);
+                return Ok(());
+            }
+        };
+        if watch.is_cancelled() {
+            return Ok(());
+        }
+        let chunker = Chunker::new(&Params::for_mean(algorithm, MEAN)?)?;
+        let settings = Settings::new(Some(function.clone()));
+        let (start, mut bytes) = (Instant::now(), 0);
+        while bytes == 0 || start.elapsed() < plan.energy {
+            run(device, &chunker, &settings, data, |_| Ok(()))?;
+            bytes += data.len() as u64;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let joules = device.joules().map_err(Error::msg)? - before;
+        let (algorithm, fingerprint) = (algorithm.to_string(), function.algorithm().to_string());
+        results.energy.push(Energy { algorithm, fingerprint, bytes, seconds, joules });
+    }
+    Ok(())
+}
+
 /// A device as something that is timed beside the CPU's kernels.
 #[derive(Debug)]
 pub struct OnDevice {
@@ -447,12 +668,12 @@ fn targets(results: &Results) -> Vec<Target> {
     for rate in &results.rates {
         let Rate { algorithm, fingerprint, .. } = rate;
         match fingerprint.as_deref() {
-            Some(function @ ("blake3" | "sha3-256")) => targets.push(Target {
+            Some(function @ ("blake3" | "sha3-256")) if bus > 0.0 => targets.push(Target {
                 what: format!(
                     "{algorithm} and {function} end to end, as a share of the rate of pinned copies"
                 ),
                 wanted: 0.9,
-                found: rate.device_bytes_per_second / bus.max(1.0),
+                found: rate.device_bytes_per_second / bus,
             }),
             None if algorithm == "gear" || algorithm == "rabin" => {
                 let (search, cut) =
@@ -471,22 +692,40 @@ fn targets(results: &Results) -> Vec<Target> {
             _ => {}
         }
     }
+    if let Some(Pages { bytes_per_second, bound: Some(bound), .. }) = &results.pages {
+        targets.push(Target {
+            what: "SHA3-256 of pages there, as a share of what its instructions allow".into(),
+            wanted: 0.5,
+            found: bytes_per_second / bound.bytes_per_second,
+        });
+    }
     targets
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
     use onefold_gpu::{Fault, Simulated};
 
     fn plan() -> Plan {
         let threads = NonZero::new(2).expect("two");
-        Plan { bytes: 256 << 10, rounds: 1, equality: 400_000, threads }
+        let parts = Part::ALL.to_vec();
+        let energy = Duration::ZERO;
+        Plan { bytes: 256 << 10, rounds: 1, equality: 400_000, threads, parts, energy }
     }
 
     #[test]
     fn every_part_is_measured_on_a_device_that_works() {
-        let results = measure(&Simulated::new(), &plan(), &()).unwrap();
+        let mut kept = Vec::new();
+        let keep = |results: &Results| {
+            kept.push(results.parts.len());
+            Ok(())
+        };
+        let results = measure(&Simulated::new(), &plan(), &(), keep).unwrap();
+        assert_eq!(kept, [1, 2, 3, 4, 5, 6, 7, 8]);
         assert!(results.is_complete && results.is_cpu);
         assert_eq!(results.equal_bytes, 400_000);
         assert_eq!(results.transfers.len(), 3);
@@ -494,6 +733,9 @@ mod tests {
         assert_eq!(figures, [5, 5, 9, 9, 9, 9, 9, 11, 11, 12, 12, 12, 12]);
         assert_eq!(results.rates.len(), ALGORITHMS.len() + 2 * FUNCTIONS.len());
         assert_eq!(results.targets.len(), 8);
+        assert!(results.pages.as_ref().unwrap().bytes_per_second > 0.0);
+        let missing = results.energy_missing.as_deref();
+        assert_eq!(missing, Some("simulated:0 (made up) does not tell"));
         let text = serde_json::to_string(&results).unwrap();
         assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
     }
@@ -501,8 +743,68 @@ mod tests {
     #[test]
     fn a_device_that_cuts_elsewhere_is_not_timed() {
         let wrong = Simulated::new().with_fault(Fault::Miscounts);
-        let error = measure(&wrong, &plan(), &()).unwrap_err();
+        let error = measure(&wrong, &plan(), &(), |_| Ok(())).unwrap_err();
         assert!(format!("{error:#}").contains("gave a wrong result"), "{error:#}");
+    }
+
+    /// Cancelled when it is asked the given number of times.
+    struct CancelledAt(AtomicUsize);
+
+    impl Watch for CancelledAt {
+        fn begin(&self, _: &str, _: u64) {}
+        fn advance(&self, _: u64) {}
+        fn is_cancelled(&self) -> bool {
+            self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
+        }
+    }
+
+    #[test]
+    fn a_measurement_that_is_cut_off_has_what_it_measured_and_says_which_parts() {
+        let parts = vec![Part::Copies, Part::Algorithms];
+        let plan = Plan { parts, ..plan() };
+        // before copies, before each of three lengths, after them; before algorithms, before two of them
+        let watch = CancelledAt(AtomicUsize::new(8));
+        let results = measure(&Simulated::new(), &plan, &watch, |_| Ok(())).unwrap();
+        assert_eq!(results.parts, [Part::Copies]);
+        assert_eq!((results.transfers.len(), results.rates.len()), (3, 2));
+        assert!(!results.is_complete && results.equal_bytes == 0);
+    }
+
+    #[test]
+    fn the_bound_of_pages_follows_from_rounds_units_and_clock() {
+        let known = Info {
+            units: 100,
+            generation: Some(9),
+            clock: Some(1_000_000_000),
+            ..Simulated::new().info().clone()
+        };
+        let found = bound(&known).unwrap();
+        assert_eq!((found.units, found.clock_hz), (100, 1_000_000_000));
+        // 31 permutations of 24 rounds
+        let clocks = 31.0 * 24.0 * found.instructions_per_round as f64 / 64.0;
+        let expected = 4096.0 / clocks * 100e9;
+        assert!((found.bytes_per_second / expected - 1.0).abs() < 1e-9, "{found:?}");
+        // theta and chi alone have 60 and 50 operations on half lanes, and rho 48 shifts
+        assert!((150..400).contains(&found.instructions_per_round), "{found:?}");
+        for unknown in [
+            Info { generation: None, ..known.clone() },
+            Info { generation: Some(12), ..known.clone() },
+            Info { clock: None, ..known },
+        ] {
+            assert_eq!(bound(&unknown), None);
+        }
+    }
+
+    #[test]
+    fn parts_have_names() {
+        for part in Part::ALL {
+            assert_eq!(part.to_string().parse::<Part>().unwrap(), part);
+        }
+        let error = "copy".parse::<Part>().unwrap_err().to_string();
+        assert!(
+            error.starts_with("unknown part 'copy', expected one of equality, copies,"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Signals that ask to stop.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{process, thread};
 
 use anyhow::Result;
@@ -69,6 +69,16 @@ pub(crate) fn cancel_telling(tell: impl Fn() + Send + 'static) -> Result<Arc<Can
 
 /// A bar for a measurement, which the first signal stops.
 pub(crate) fn bar_until_signal(console: &Console, promise: &'static str) -> Result<Bar> {
+    bar_until(console, promise, None)
+}
+
+/// A bar for a measurement, which the first signal stops, or the clock at `end`.
+pub(crate) fn bar_until(
+    console: &Console,
+    promise: &'static str,
+    end: Option<Instant>,
+) -> Result<Bar> {
     let cancel = cancel_on_signal(console, promise)?;
-    Ok(Bar::new(console, move || cancel.is_cancelled()))
+    let is_over = move || end.is_some_and(|end| Instant::now() >= end);
+    Ok(Bar::new(console, move || cancel.is_cancelled() || is_over()))
 }

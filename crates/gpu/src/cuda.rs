@@ -4,15 +4,16 @@
 //! for first: the library that calls it panics without one.
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::result::{self, DriverError, stream::StreamKind};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 
 use crate::kernel::GROUP;
+use crate::nvml::Meter;
 use crate::{Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, Resident, SPARE, Slot};
 
 /// The kernels, for devices of compute capability 8.0 and later.
@@ -25,6 +26,7 @@ const EXPECTED: &str = "NVIDIA's driver 450 or later";
 pub(crate) struct Cuda {
     info: Info,
     context: Arc<Context>,
+    meter: OnceLock<Result<Meter, String>>,
 }
 
 /// The device's primary context, and the module in it.
@@ -63,7 +65,7 @@ impl Cuda {
         }
         let (device, info) = info(number)?;
         let name = info.to_string();
-        let major = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+        let major = major(device);
         if major < 8 {
             let reason = format!("compute capability {major}, expected 8.0 or later");
             return Err(GpuError::DeviceTooOld { device: name, reason });
@@ -74,7 +76,7 @@ impl Cuda {
             context.map_err(|error| refused(error, "cuDevicePrimaryCtxRetain", &name, 0))?;
         let mut context = Context { device, context, functions: HashMap::new(), name };
         context.load()?;
-        Ok(Self { info, context: Arc::new(context) })
+        Ok(Self { info, context: Arc::new(context), meter: OnceLock::new() })
     }
 }
 
@@ -91,6 +93,24 @@ impl Device for Cuda {
         self.context.enter()?;
         result::ctx::synchronize()
             .map_err(|error| refused(error, "cuCtxSynchronize", &self.context.name, 0))
+    }
+
+    fn joules(&self) -> Result<f64, String> {
+        let meter = self.meter.get_or_init(|| Meter::of(&bus_address(self.context.device)?));
+        meter.as_ref().map_err(Clone::clone)?.joules()
+    }
+}
+
+/// What the bus knows `device` by.
+fn bus_address(device: sys::CUdevice) -> Result<CString, String> {
+    let mut text = [0_u8; 64];
+    let (room, len) = (text.as_mut_ptr().cast::<c_char>(), text.len() as i32);
+    // SAFETY: writes no more than so many bytes.
+    let code = unsafe { sys::cuDeviceGetPCIBusId(room, len, device) };
+    let address = CStr::from_bytes_until_nul(&text).map(CStr::to_owned);
+    match (code.result(), address) {
+        (Ok(()), Ok(address)) => Ok(address),
+        _ => Err("the driver does not tell where the device is".into()),
     }
 }
 
@@ -126,7 +146,18 @@ fn info(number: usize) -> Result<(sys::CUdevice, Info), GpuError> {
     // SAFETY: writes one number; a failure leaves zero.
     unsafe { sys::cuDriverGetVersion(&mut version) };
     let driver = format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
-    Ok((device, Info { api: Api::Cuda, number, name, memory, units, is_cpu: false, driver }))
+    let generation = Some(major(device));
+    // in kHz
+    let clock = u64::try_from(attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE));
+    let clock = clock.ok().filter(|&clock| clock > 0).map(|clock| 1000 * clock);
+    let api = Api::Cuda;
+    let info = Info { api, number, name, memory, units, is_cpu: false, driver, generation, clock };
+    Ok((device, info))
+}
+
+/// The major number of the compute capability.
+fn major(device: sys::CUdevice) -> u32 {
+    attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) as u32
 }
 
 /// A property of `device`; 0 if it is not told.

@@ -40,6 +40,10 @@ pub struct Info {
     pub is_cpu: bool,
     /// The driver and its version.
     pub driver: String,
+    /// The major number of the compute capability, of a device of CUDA.
+    pub generation: Option<u32>,
+    /// The highest clock of its units in Hz, if the driver tells.
+    pub clock: Option<u64>,
 }
 
 impl fmt::Display for Info {
@@ -74,6 +78,14 @@ pub trait Device: Send + Sync {
     /// Waits for all work on the device that others of this process queued.
     fn settle(&self) -> Result<(), GpuError> {
         Ok(())
+    }
+
+    /// Joules that the device has used since some moment in the past.
+    ///
+    /// # Errors
+    /// Why that is not known, as a clause.
+    fn joules(&self) -> Result<f64, String> {
+        Err(format!("{} does not tell", self.info()))
     }
 }
 

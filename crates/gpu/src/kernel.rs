@@ -15,6 +15,10 @@ pub const SPARE: usize = 64;
 /// The mark of a candidate that passes the strict limit of two.
 pub(crate) const STRICT: u32 = 1 << 31;
 
+/// Registers and instructions of each kernel for each generation of devices of NVIDIA, as JSON: what
+/// `cargo xtask gpu-kernels` counts.
+pub const CODE_SIZES: &str = include_str!("../kernels.json");
+
 /// A function that a device runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kernel {

@@ -27,6 +27,7 @@ mod device;
 mod error;
 mod kept;
 mod kernel;
+mod nvml;
 mod opencl;
 mod pipeline;
 mod rates;
@@ -40,14 +41,14 @@ pub use choice::{Choice, Listed, Name, list, open};
 pub use device::{Api, Argument, Device, Info, Lane, Memory, Resident, Slot};
 pub use error::GpuError;
 pub use kept::KeptLanes;
-pub use kernel::{Kernel, SPARE, STRIP, TILE, opencl_source};
+pub use kernel::{CODE_SIZES, Kernel, SPARE, STRIP, TILE, opencl_source};
 pub use opencl::OpenCl;
 pub use pipeline::{Chunk, OnLoss, Piece, RunError, Settings, Summary, run};
 pub use rates::{
-    Decision, ResidentRates, cpu_rate, decide, device_rate, lane_time, resident_rates, sample,
-    upload_rate,
+    Decision, ResidentRates, cpu_rate, decide, device_rate, lane_time, page_rate, resident_rates,
+    sample, upload_rate,
 };
 pub use resident::cut_resident;
 pub use simulated::{Arrays, Fault, Simulated};
 pub use trace::{Span, Stage, Trace};
-pub use work::{Range, Work};
+pub use work::{Range, Selected, Work};

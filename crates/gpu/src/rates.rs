@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use onefold_cdc::{Chunker, cut_points_parallel};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 
-use crate::work::Room;
+use crate::work::{Room, Selected, hash, launch_hash, prepare_hash, write_chunks};
 use crate::{Choice, Listed, Name};
-use crate::{Device, GpuError, Memory, RunError, Settings, Slot, Work, list, open, run};
+use crate::{Device, GpuError, Memory, Range, RunError, Settings, Slot, Work, list, open, run};
 
 /// Bytes a second of `data` through the device: cut and, if wanted, fingerprinted. The best of `rounds` after one
 /// that is compared with the CPU.
@@ -124,7 +124,7 @@ pub fn resident_rates(
     let work = settings.work(chunker)?;
     let mut lane = device.lane(data.len(), Memory::Pinned)?;
     lane.input()[..data.len()].copy_from_slice(data);
-    let (cuts, _) = work.whole(&mut *lane, data.len())?;
+    let (cuts, _) = work.whole(&mut *lane, data.len(), Selected::OnHost)?;
     let ranges = Work::ranges(&cuts);
     let [mut search, mut cut, mut hash] = [Duration::MAX; 3];
     let mut room = Room::of(data.len());
@@ -142,6 +142,49 @@ pub fn resident_rates(
     let fingerprint = settings.fingerprinter.as_ref().map(|_| rate(data.len(), hash));
     let [search, cut] = [search, cut].map(|time| rate(data.len(), time));
     Ok(ResidentRates { search, cut, fingerprint })
+}
+
+/// Bytes a second of the kernels that fingerprint pages of `page` bytes, which `data`, in the device's memory,
+/// consists of. No copy is timed. The best of `rounds` after one that is compared with the CPU.
+///
+/// # Errors
+/// [`GpuError::Wrong`] if a fingerprint is not the CPU's.
+pub fn page_rate(
+    device: &dyn Device,
+    fingerprinter: &Fingerprinter,
+    page: usize,
+    data: &[u8],
+    rounds: u32,
+) -> Result<f64, GpuError> {
+    /// Kernels that are timed together, so that starting the first counts little.
+    const TOGETHER: u32 = 4;
+    let pages: Vec<&[u8]> = data.chunks_exact(page).collect();
+    let len = pages.len() * page;
+    let mut lane = device.lane(len, Memory::Pinned)?;
+    lane.input()[..len].copy_from_slice(&data[..len]);
+    lane.upload(len)?;
+    prepare_hash(&mut *lane, fingerprinter)?;
+    let ranges: Vec<Range> =
+        (0..pages.len()).map(|number| Range { start: number * page, len: page }).collect();
+    let found = hash(&mut *lane, fingerprinter, &ranges)?;
+    let mut expected = Vec::with_capacity(pages.len());
+    fingerprinter.fingerprint_many(&pages, &mut expected);
+    if found != expected {
+        let what = format!("other fingerprints of pages of {page} bytes than the CPU's");
+        return Err(GpuError::Wrong { device: device.info().to_string(), what });
+    }
+    let leaves = write_chunks(&mut *lane, &ranges)?;
+    lane.wait()?;
+    let mut best = Duration::MAX;
+    for _ in 0..rounds.max(1) {
+        let start = Instant::now();
+        for _ in 0..TOGETHER {
+            launch_hash(&mut *lane, fingerprinter.algorithm(), pages.len(), leaves)?;
+        }
+        lane.wait()?;
+        best = best.min(start.elapsed() / TOGETHER);
+    }
+    Ok(rate(len, best))
 }
 
 /// How long it takes to get `bytes` of `memory` that a device reads from, with what the device needs
@@ -305,7 +348,7 @@ fn rate(bytes: usize, time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Api, Fault, Simulated};
+    use crate::{Api, Fault, Kernel, Simulated};
     use onefold_cdc::{Algorithm, Params};
     use onefold_testkit::random;
 
@@ -327,6 +370,17 @@ mod tests {
     }
 
     #[test]
+    fn pages_whose_fingerprints_are_not_the_cpus_get_no_rate() {
+        let idle = Simulated::new().with_fault(Fault::Idle(Kernel::Sha3));
+        let error = page_rate(&idle, &Fingerprinter::sha3(), 4096, &random(3, 9000), 1);
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("wrong result: other fingerprints of pages of 4096 bytes"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn every_rate_is_measured_on_a_device_that_works() {
         let device = Simulated::new();
         let data = random(2, 50_000);
@@ -334,6 +388,9 @@ mod tests {
         for algorithm in [Algorithm::MinCdc, Algorithm::Rabin] {
             let rates = resident_rates(&device, &chunker(algorithm), &settings, &data, 2).unwrap();
             assert!(rates.search > 0.0 && rates.cut > 0.0 && rates.fingerprint.unwrap() > 0.0);
+        }
+        for fingerprinter in [Fingerprinter::blake3(), Fingerprinter::sha3()] {
+            assert!(page_rate(&device, &fingerprinter, 4096, &data, 2).unwrap() > 0.0);
         }
         assert!(upload_rate(&device, 1 << 16, Memory::Pinned, 2).unwrap() > 0.0);
         assert!(lane_time(&device, 1 << 16, Memory::Pageable, 2).unwrap() > Duration::ZERO);

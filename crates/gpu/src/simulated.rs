@@ -68,6 +68,8 @@ impl Simulated {
             units: 1,
             is_cpu: true,
             driver: "none".into(),
+            generation: None,
+            clock: None,
         };
         Self { info, fault: None, delay: Duration::ZERO, run: None, state: Arc::default() }
     }

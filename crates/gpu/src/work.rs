@@ -40,6 +40,15 @@ pub struct Range {
     pub len: usize,
 }
 
+/// Where cut-points are selected from what kernels found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selected {
+    /// On the host, with a look at its bytes.
+    OnHost,
+    /// Without a look at the host's bytes, as data need that are in the device's memory alone.
+    OnDevice,
+}
+
 /// What is to be found: cut-points by the rule of a chunker, and fingerprints if so.
 #[derive(Clone, Debug)]
 pub struct Work {
@@ -108,20 +117,27 @@ impl Work {
         ranges_from(0, cuts)
     }
 
-    /// The cut-points of the first `len` bytes of the lane's input as a whole input, and the
-    /// fingerprint of each chunk if there is a function for them.
+    /// The cut-points of the first `len` bytes of the lane's input as a whole input, selected `on` one side, and
+    /// the fingerprint of each chunk if there is a function for them.
     pub fn whole(
         &self,
         lane: &mut dyn Lane,
         len: usize,
+        on: Selected,
     ) -> Result<(Vec<usize>, Vec<Fingerprint>), GpuError> {
         self.prepare(lane)?;
         lane.upload(len)?;
-        let marks = self.marks(lane, 0, len, &mut Room::of(len))?;
-        let mut selector = self.selector(0);
-        let mut cuts = Vec::new();
-        selector.advance(&marks, &lane.input()[..len], 0..len as u64, true, &mut cuts);
-        let cuts: Vec<usize> = cuts.into_iter().map(|cut| cut as usize).collect();
+        let mut room = Room::of(len);
+        let cuts = match on {
+            Selected::OnDevice => self.cuts_on_device(lane, 0, len, true, &mut room)?,
+            Selected::OnHost => {
+                let marks = self.marks(lane, 0, len, &mut room)?;
+                let mut cuts = Vec::new();
+                let bytes = &lane.input()[..len];
+                self.selector(0).advance(&marks, bytes, 0..len as u64, true, &mut cuts);
+                cuts.into_iter().map(|cut| cut as usize).collect()
+            }
+        };
         let fingerprints = self.fingerprints(lane, &Self::ranges(&cuts))?;
         Ok((cuts, fingerprints))
     }
@@ -133,20 +149,6 @@ impl Work {
     /// Selects the cut-points after byte `start`.
     pub(crate) fn selector(&self, start: u64) -> Selector {
         Selector::new(self.sizes, &self.tables, self.is_normalised, start)
-    }
-
-    /// The same as [`whole`](Self::whole) without a look at the host's bytes: what data need that are in
-    /// the device's memory alone.
-    pub fn whole_on_device(
-        &self,
-        lane: &mut dyn Lane,
-        len: usize,
-    ) -> Result<(Vec<usize>, Vec<Fingerprint>), GpuError> {
-        self.prepare(lane)?;
-        lane.upload(len)?;
-        let cuts = self.cuts_on_device(lane, 0, len, true, &mut Room::of(len))?;
-        let fingerprints = self.fingerprints(lane, &Self::ranges(&cuts))?;
-        Ok((cuts, fingerprints))
     }
 
     /// The cut-points after `start` that the first `len` bytes of [`Slot::Data`] decide, all of them if
@@ -246,6 +248,17 @@ pub(crate) fn hash(
     if count == 0 {
         return Ok(Vec::new());
     }
+    let leaves = write_chunks(lane, chunks)?;
+    launch_hash(lane, fingerprinter.algorithm(), count, leaves)?;
+    let mut bytes = vec![0; Fingerprint::LEN * count];
+    lane.read(Slot::Digests, &mut bytes)?;
+    let (digests, _) = bytes.as_chunks::<{ Fingerprint::LEN }>();
+    Ok(digests.iter().copied().map(Fingerprint::from_bytes).collect())
+}
+
+/// Brings where `chunks` are, and makes room for their fingerprints; how many leaves they have.
+pub(crate) fn write_chunks(lane: &mut dyn Lane, chunks: &[Range]) -> Result<usize, GpuError> {
+    let count = chunks.len();
     let mut leaves = 0;
     let mut table = Vec::with_capacity(12 * count);
     for &Range { start, len } in chunks {
@@ -257,14 +270,24 @@ pub(crate) fn hash(
     lane.reserve(Slot::Chunks, table.len())?;
     lane.write(Slot::Chunks, &table)?;
     lane.reserve(Slot::Digests, Fingerprint::LEN * count)?;
+    Ok(leaves)
+}
+
+/// Starts the kernels that hash `count` chunks with `leaves`, which were brought.
+pub(crate) fn launch_hash(
+    lane: &mut dyn Lane,
+    algorithm: FingerprintAlgorithm,
+    count: usize,
+    leaves: usize,
+) -> Result<(), GpuError> {
     let number = |number: usize| Argument::U32(number as u32);
     let array = Argument::Slot;
     let by_item = [array(Slot::Data), array(Slot::Chunks), array(Slot::Digests), number(count)];
-    match fingerprinter.algorithm() {
+    match algorithm {
         FingerprintAlgorithm::Sha256 => {
-            lane.launch(Kernel::Sha256, count.div_ceil(GROUP), &by_item)?;
+            lane.launch(Kernel::Sha256, count.div_ceil(GROUP), &by_item)
         }
-        FingerprintAlgorithm::Sha3 => lane.launch(Kernel::Sha3, count.div_ceil(GROUP), &by_item)?,
+        FingerprintAlgorithm::Sha3 => lane.launch(Kernel::Sha3, count.div_ceil(GROUP), &by_item),
         _ => {
             lane.reserve(Slot::Values, 32 * leaves)?;
             let [data, chunks, digests, count_of] = by_item;
@@ -272,13 +295,9 @@ pub(crate) fn hash(
             let arguments = [data, chunks, key, values, count_of, number(leaves)];
             lane.launch(Kernel::Blake3Leaves, leaves.div_ceil(GROUP), &arguments)?;
             let arguments = [chunks, key, values, digests, count_of, number(leaves)];
-            lane.launch(Kernel::Blake3Join, count, &arguments)?;
+            lane.launch(Kernel::Blake3Join, count, &arguments)
         }
     }
-    let mut bytes = vec![0; Fingerprint::LEN * count];
-    lane.read(Slot::Digests, &mut bytes)?;
-    let (digests, _) = bytes.as_chunks::<{ Fingerprint::LEN }>();
-    Ok(digests.iter().copied().map(Fingerprint::from_bytes).collect())
 }
 
 /// The chunks that end at `cuts`, the first of which begins with byte `start`.

@@ -64,8 +64,16 @@ Result cuDeviceTotalMem_v2(size_t *bytes, int)
 
 Result cuDeviceGetAttribute(int *value, int attribute, int)
 {
-    // 75: the major number of the compute capability; 16: multiprocessors
-    *value = attribute == 75 ? (is_wrong("old device") ? 7 : 8) : attribute == 16 ? 3 : 0;
+    // 75: the major number of the compute capability; 16: multiprocessors; 13: kHz
+    *value = attribute == 75 ? (is_wrong("old device") ? 7 : 8) : attribute == 16   ? 3
+             : attribute == 13 ? 1500000
+                               : 0;
+    return SUCCESS;
+}
+
+Result cuDeviceGetPCIBusId(char *address, int len, int)
+{
+    snprintf(address, len, "0000:17:00.0");
     return SUCCESS;
 }
 
@@ -192,6 +200,25 @@ Result cuLaunchKernel(void *function, unsigned groups, unsigned y, unsigned z, u
         arguments.values.push_back(value);
     }
     return launch(kernel.second, arguments, groups) ? needs_context() : LAUNCH_FAILED;
+}
+
+// NVML, which is another library of the driver. A joule is used with each look at the counter.
+
+Result nvmlInit_v2() { return is_wrong("no energy") ? 9 : SUCCESS; }
+
+Result nvmlShutdown() { return SUCCESS; }
+
+Result nvmlDeviceGetHandleByPciBusId_v2(const char *address, void **device)
+{
+    *device = device_memory;
+    return strcmp(address, "0000:17:00.0") == 0 ? SUCCESS : 6;
+}
+
+Result nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *millijoules)
+{
+    static std::atomic<unsigned long long> used{5000};
+    *millijoules = used += 1000;
+    return device != device_memory ? 1 : is_wrong("no counter") ? 3 : SUCCESS;
 }
 
 Result cuGetErrorString(Result error, const char **text)

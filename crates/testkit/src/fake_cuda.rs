@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::skip;
 
-/// Builds a driver of CUDA that runs the kernels of crates/gpu on the host, in `folder`, for a process with
+/// Builds a driver of CUDA, with NVML, that runs the kernels of crates/gpu on the host, in `folder`, for a process with
 /// this folder in `LD_LIBRARY_PATH`; `FAKE_CUDA` tells it what to do wrong. Skips and returns false where
 /// there is no compiler.
 pub fn build_fake_cuda(folder: &Path) -> bool {
@@ -28,5 +28,6 @@ pub fn build_fake_cuda(folder: &Path) -> bool {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // the loader asks for the name without a number first
     symlink(&library, folder.join("libcuda.so")).unwrap();
+    symlink(&library, folder.join("libnvidia-ml.so.1")).unwrap();
     true
 }

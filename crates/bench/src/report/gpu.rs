@@ -2,7 +2,7 @@
 
 use super::page::{Block, Cell, Column, Page, Section, Table};
 use crate::Record;
-use crate::gpu::{Results, Step};
+use crate::gpu::{Bound, Energy, Pages, Results, Step};
 
 /// A page about one device.
 pub fn of_gpu(record: &Record<Results>) -> Page {
@@ -28,6 +28,9 @@ pub fn of_gpu(record: &Record<Results>) -> Page {
             "This device is the CPU in another form: the figures say nothing of a GPU.".into(),
         );
     }
+    if let Some(reason) = &results.energy_missing {
+        lead.push(format!("The energy was not measured: {reason}."));
+    }
     if !results.is_complete {
         lead.push("The measurement was stopped before its end.".into());
     }
@@ -43,6 +46,12 @@ pub fn of_gpu(record: &Record<Results>) -> Page {
         if !steps.is_empty() {
             sections.push(section(heading, table_of(&steps)));
         }
+    }
+    if let Some(pages) = &results.pages {
+        sections.push(section("SHA3-256 of pages", table_of_pages(pages)));
+    }
+    if !results.energy.is_empty() {
+        sections.push(section("Energy", energy(results)));
     }
     if !results.targets.is_empty() {
         sections.push(section("Targets", targets(results)));
@@ -125,6 +134,48 @@ fn table_of(steps: &[&Step]) -> Table {
         ]
     };
     Table { columns, rows: steps.iter().map(row).collect() }
+}
+
+fn table_of_pages(pages: &Pages) -> Table {
+    let columns = vec![
+        Column::number("page", "bytes"),
+        Column::number("GB/s", "pages in the device's memory, without copies"),
+        Column::number("bound GB/s", "if only the rounds' instructions took time"),
+        Column::number("instructions", "of a round"),
+        Column::number("units", "multiprocessors"),
+        Column::number("clock GHz", "the highest"),
+    ];
+    let of_bound =
+        |part: fn(&Bound) -> f64, places| Cell::number(pages.bound.as_ref().map(part), places);
+    let row = vec![
+        Cell::number(pages.page_bytes as f64, 0),
+        gigabytes(pages.bytes_per_second),
+        of_bound(|bound| bound.bytes_per_second / 1e9, 2),
+        of_bound(|bound| bound.instructions_per_round as f64, 0),
+        of_bound(|bound| f64::from(bound.units), 0),
+        of_bound(|bound| bound.clock_hz as f64 / 1e9, 2),
+    ];
+    Table { columns, rows: vec![row] }
+}
+
+fn energy(results: &Results) -> Table {
+    let columns = vec![
+        Column::text("algorithm", "the rule"),
+        Column::text("fingerprint", "the function"),
+        Column::number("J/GB", "what the device used, idle power included, for what it cut"),
+        Column::number("W", "the mean"),
+        Column::number("seconds", "how long it ran"),
+    ];
+    let row = |energy: &Energy| {
+        vec![
+            Cell::text(&energy.algorithm),
+            Cell::text(&energy.fingerprint),
+            Cell::number(energy.joules / (energy.bytes as f64 / 1e9), 2),
+            Cell::number(energy.joules / energy.seconds, 1),
+            Cell::number(energy.seconds, 2),
+        ]
+    };
+    Table { columns, rows: results.energy.iter().map(row).collect() }
 }
 
 fn targets(results: &Results) -> Table {

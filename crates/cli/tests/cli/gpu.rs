@@ -222,6 +222,13 @@ fn bench_gpu_keeps_what_it_measured() {
     let is_cpu = results["is_cpu"].as_bool().unwrap();
     let notes = record["notes"].to_string();
     assert_eq!(notes.contains("no figure is of a GPU"), is_cpu, "{notes}");
+    assert!(results["energy_missing"].as_str().unwrap().starts_with("opencl:0 "), "{results}");
     let page = fs::read_to_string(lab.path("out.html")).unwrap();
     assert!(page.contains("figure 12"), "{page}");
+    let cut_off =
+        lab.run("bench gpu --device opencl:0 --parts pages,copies --limit 0 --json cut.json");
+    cut_off.expect(130);
+    let record: Value = serde_json::from_slice(&fs::read(lab.path("cut.json")).unwrap()).unwrap();
+    assert_eq!(record["results"]["is_complete"], false);
+    assert_eq!(record["results"]["parts"].as_array().unwrap().len(), 0);
 }

@@ -240,6 +240,8 @@ fn info(functions: &Functions, device: Handle, number: usize, platform: &str) ->
         units: number_of(CL_DEVICE_MAX_COMPUTE_UNITS, 4) as u32,
         is_cpu: number_of(CL_DEVICE_TYPE, 8) & CL_DEVICE_TYPE_CPU != 0,
         driver: format!("{platform} {}", words(CL_DRIVER_VERSION)),
+        generation: None,
+        clock: None,
     }
 }
 

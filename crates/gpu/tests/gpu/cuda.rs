@@ -8,7 +8,9 @@ use std::process::Command;
 
 use onefold_cdc::{Algorithm, Chunker, Params};
 use onefold_fingerprint::Fingerprinter;
-use onefold_gpu::{Api, Chunk, Name, OnLoss, Resident, Settings, cut_resident, list, open, run};
+use onefold_gpu::{
+    Api, Chunk, Info, Name, OnLoss, Resident, Settings, cut_resident, list, open, run,
+};
 use onefold_testkit::{build_fake_cuda, random};
 
 use crate::support::{ALGORITHMS, assert_like_cpu, functions, inputs, params_of};
@@ -45,7 +47,11 @@ fn cuda_is_like_the_cpu_on_a_driver_that_works() {
     }
     let device = open(CUDA).unwrap();
     println!("{}", device.info());
-    assert_eq!((device.info().units, &device.info().driver[..]), (3, "CUDA 12.4"));
+    let Info { units, driver, generation, clock, .. } = device.info();
+    assert_eq!((*units, &driver[..], *generation), (3, "CUDA 12.4", Some(8)));
+    assert_eq!(*clock, Some(1_500_000_000));
+    let before = device.joules().unwrap();
+    assert_eq!(device.joules(), Ok(before + 1.0));
     let inputs = inputs(1, 3000);
     let inputs: Vec<&[u8]> = inputs.iter().map(|data| &data[..]).collect();
     for algorithm in ALGORITHMS {
@@ -80,6 +86,23 @@ fn cuda_is_like_the_cpu_on_a_driver_that_works() {
             assert_eq!(fingerprint, Some(expected), "{algorithm}, {start}");
         }
     }
+}
+
+/// A device whose energy is not known works as others do.
+#[test]
+fn why_the_energy_is_not_known_is_said() {
+    const NAME: &str = "cuda::why_the_energy_is_not_known_is_said";
+    if env::var_os(TASK).is_none() {
+        for (wrong, reason) in [
+            ("no energy", "nvmlInit_v2 failed with error 9"),
+            ("no counter", "nvmlDeviceGetTotalEnergyConsumption is not supported here"),
+        ] {
+            let Some(printed) = with_driver(NAME, wrong) else { return };
+            assert!(printed.contains(&format!("told: {reason}")), "{wrong}: {printed}");
+        }
+        return;
+    }
+    println!("told: {}", open(CUDA).unwrap().joules().unwrap_err());
 }
 
 /// What a user reads when something is wrong.

@@ -3,10 +3,11 @@
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use onefold_bench::gpu::{Plan, Results, measure};
+use onefold_bench::gpu::{Part, Plan, Results, measure};
 use onefold_bench::{FEWEST_ROUNDS, Header, Record, command_line, report};
 use onefold_gpu::{Choice, Device, open};
 use onefold_terminal::outputs::{STANDARD_OUTPUT, make_places, typed, write_text};
@@ -14,7 +15,7 @@ use onefold_terminal::outputs::{STANDARD_OUTPUT, make_places, typed, write_text}
 use crate::console::Console;
 use crate::device::first_gpu;
 use crate::exit::Exit;
-use crate::interrupt::bar_until_signal;
+use crate::interrupt::bar_until;
 use crate::output::Output;
 use crate::{size, table};
 
@@ -22,12 +23,17 @@ const AFTER_HELP: &str = "\
 First the chunks and fingerprints of mixed data are compared with those of the CPU. Then come the steps of
 Shredder (FAST 2012) with its ratios: the length of copies, double buffering, pinned memory, segments at
 work, shared memory, and the CPU's threads against three versions of the device's program. Last come the
-rates of each algorithm, for data of the host and data in the device's memory.
+rates of each algorithm, for data of the host and data in the device's memory, SHA3-256 of pages beside
+what its instructions allow, and the energy that the device uses, if it tells.
 
 Examples:
   onefold bench gpu
   onefold bench gpu --device cuda:1 --html gpu.html
-  onefold bench gpu --bytes 1GiB --equality 64GiB --json gpu.json";
+  onefold bench gpu --bytes 1GiB --equality 64GiB --json gpu.json
+  onefold bench gpu --parts copies,pages --limit 60";
+
+/// How long each measurement of energy runs.
+const ENERGY: Duration = Duration::from_secs(3);
 
 /// Measure what a GPU gains on this machine
 #[derive(Debug, Args)]
@@ -48,6 +54,13 @@ pub(crate) struct Gpu {
     /// The number of threads of the CPU to compare with [default: all]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
+    /// The parts to measure, separated by commas: equality, copies, overlap, tiles, versions, algorithms, pages or
+    /// energy [default: all]
+    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
+    parts: Vec<Part>,
+    /// Stop after so many seconds; what was measured by then is written, and the exit code is 130
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<u64>,
     /// Write all results as JSON to OUT, or to standard output instead of the tables
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = STANDARD_OUTPUT)]
     json: Option<PathBuf>,
@@ -66,10 +79,17 @@ impl Gpu {
             rounds: self.rounds,
             equality: self.equality as u64,
             threads: threads.unwrap_or(NonZero::<usize>::MIN),
+            parts: if self.parts.is_empty() { Part::ALL.to_vec() } else { self.parts.clone() },
+            energy: ENERGY,
         };
         let results = {
-            let watch = bar_until_signal(console, "the results so far will be shown")?;
-            measure(&*device, &plan, &watch)?
+            let end = self.limit.map(|limit| Instant::now() + Duration::from_secs(limit));
+            let watch = bar_until(console, "the results so far will be shown", end)?;
+            let keep = |results: &Results| match &self.json {
+                Some(out) if !console.is_json() => record(out, results)?.write(out),
+                _ => Ok(()),
+            };
+            measure(&*device, &plan, &watch, keep)?
         };
         let exit = if results.is_complete { Exit::Fine } else { Exit::Interrupted };
         if !console.is_json() {
@@ -79,7 +99,7 @@ impl Gpu {
             }
             output.finish()?;
         }
-        self.write(results, console)?;
+        self.write(&results, console)?;
         Ok(exit)
     }
 
@@ -91,15 +111,9 @@ impl Gpu {
         }
     }
 
-    fn write(&self, results: Results, console: &Console) -> Result<()> {
+    fn write(&self, results: &Results, console: &Console) -> Result<()> {
         let Some(out) = self.json.as_ref().or(self.html.as_ref()) else { return Ok(()) };
-        let mut header = Header::here(out, command_line("onefold", typed()), "in memory")?;
-        if results.is_cpu {
-            header
-                .notes
-                .push("the device is the CPU in another form: no figure is of a GPU".into());
-        }
-        let record = Record { header, results };
+        let record = record(out, results)?;
         match &self.json {
             None => {}
             Some(_) if console.is_json() => {
@@ -114,6 +128,14 @@ impl Gpu {
             Some(html) => write_text(Path::new(html), &report::of_gpu(&record).html()?),
         }
     }
+}
+
+fn record(out: &Path, results: &Results) -> Result<Record<Results>> {
+    let mut header = Header::here(out, command_line("onefold", typed()), "in memory")?;
+    if results.is_cpu {
+        header.notes.push("the device is the CPU in another form: no figure is of a GPU".into());
+    }
+    Ok(Record { header, results: results.clone() })
 }
 
 fn gigabytes(rate: f64) -> String {
@@ -179,6 +201,27 @@ fn lines(results: &Results) -> Vec<String> {
         ]);
     }
     lines.extend(table::lines(&rows, &[2, 3, 4, 5, 6, 7]));
+    if let Some(pages) = &results.pages {
+        let bound = pages.bound.map(|bound| gigabytes(bound.bytes_per_second));
+        lines.push(format!(
+            "SHA3-256 of pages of {} bytes: {} GB/s; its instructions allow {}",
+            pages.page_bytes,
+            gigabytes(pages.bytes_per_second),
+            bound.map_or("an unknown rate".into(), |bound| format!("{bound} GB/s"))
+        ));
+    }
+    for energy in &results.energy {
+        lines.push(format!(
+            "{} and {}: {:.2} J/GB, {:.1} W",
+            energy.algorithm,
+            energy.fingerprint,
+            energy.joules / (energy.bytes as f64 / 1e9),
+            energy.joules / energy.seconds
+        ));
+    }
+    if let Some(reason) = &results.energy_missing {
+        lines.push(format!("no energy was measured: {reason}"));
+    }
     for target in &results.targets {
         let met = if target.is_met() { "met" } else { "not met" };
         lines.push(format!(
