@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.Consumer;
 import onefold.incremental.files.Reclaimed;
 import onefold.incremental.layout.SharedSplits;
 import onefold.incremental.layout.SplitRef;
@@ -42,29 +43,40 @@ final class GcCommand implements Command {
             if (arguments.operands().isEmpty()) {
                 throw new Arguments.Usage("name the files whose entries are needed, or delete the folder of the memo");
             }
-            Set<Fingerprint> needed = needed(conf, memo, arguments.operands());
-            reclaimed = memo.reclaim(needed, isDryRun);
+            List<String> files = arguments.operands();
+            reclaimed = memo.reclaim(present -> needed(conf, memo, files, present), isDryRun);
         }
         out.println((isDryRun ? "would delete " : "deleted ") + reclaimed.files() + " files, "
             + Numbers.bytes(reclaimed.bytes()) + "; kept for running programs: " + reclaimed.leased());
         return 0;
     }
 
-    /** The splits of all files, and the nodes of trees over each operand and over all of them. */
-    private static Set<Fingerprint> needed(Configuration conf, Memo memo, List<String> names) throws IOException {
+    /**
+     * Those of {@code present} that are splits of the files, or nodes of trees over each operand and over
+     * all of them. Takes memory for what is present, not for each part of each node.
+     */
+    private static Set<Fingerprint> needed(Configuration conf, Memo memo, List<String> names,
+            Set<Fingerprint> present) throws IOException {
         int parts = 0;
         for (Run run : memo.history()) {
             parts = Math.max(parts, run.treeParts());
         }
         Set<Fingerprint> needed = new HashSet<>();
+        Consumer<Fingerprint> need = name -> {
+            if (present.contains(name)) {
+                needed.add(name);
+            }
+        };
         List<Fingerprint> all = new ArrayList<>();
         for (String name : names) {
             List<Fingerprint> splits = Versions.splits(conf, name).stream().map(SplitRef::fingerprint).toList();
-            needed.addAll(splits);
-            needed.addAll(Contraction.names(splits, parts));
+            splits.forEach(need);
             all.addAll(splits);
+            if (names.size() > 1) {
+                Contraction.forEachName(splits, parts, need);
+            }
         }
-        needed.addAll(Contraction.names(all, parts));
+        Contraction.forEachName(all, parts, need);
         return needed;
     }
 }

@@ -43,6 +43,14 @@ public final class Reclaimer {
         return new Path(new Path(root, "trash"), path.getParent().getName() + SEPARATOR + path.getName());
     }
 
+    /** Where {@code files} are, and where those came from that an earlier collection left in the trash. */
+    public List<Path> candidates(List<FileStatus> files) throws IOException {
+        List<Path> paths = new ArrayList<>();
+        files.forEach(file -> paths.add(file.getPath()));
+        leftovers().forEach(file -> paths.add(file.path));
+        return paths;
+    }
+
     /** Reclaims those of {@code files}, and of the trash, that are not needed. */
     public Reclaimed run(List<FileStatus> files, Unneeded unneeded, boolean isDryRun) throws IOException {
         Predicate<Path> before = unneeded.now();

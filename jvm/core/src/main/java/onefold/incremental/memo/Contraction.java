@@ -8,6 +8,7 @@ import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.Consumer;
 import onefold.incremental.split.Fingerprint;
 
 /**
@@ -96,23 +97,24 @@ public final class Contraction {
         return Fingerprint.finish(digest);
     }
 
-    /** What the memo calls the nodes over these splits, in each of {@code parts} parts. */
-    public static Set<Fingerprint> names(List<Fingerprint> splits, int parts) {
-        Set<Fingerprint> names = new HashSet<>();
+    /**
+     * Passes on what the memo calls the nodes over these splits, in each of {@code parts} parts. Keeps the
+     * nodes in memory and not their names, of which there are {@code parts} times as many.
+     */
+    public static void forEachName(List<Fingerprint> splits, int parts, Consumer<Fingerprint> use) {
         if (!splits.isEmpty() && parts > 0) {
-            addNames(of(splits), parts, names);
+            forEachName(of(splits), parts, use, new HashSet<>());
         }
-        return names;
     }
 
-    private static void addNames(Node node, int parts, Set<Fingerprint> names) {
+    private static void forEachName(Node node, int parts, Consumer<Fingerprint> use, Set<Fingerprint> seen) {
         // a node that repeats has the same nodes below it
-        if (node.isSplit() || !names.add(name(node, 0))) {
+        if (node.isSplit() || !seen.add(node.fingerprint)) {
             return;
         }
-        for (int part = 1; part < parts; part++) {
-            names.add(name(node, part));
+        for (int part = 0; part < parts; part++) {
+            use.accept(name(node, part));
         }
-        node.children.forEach(child -> addNames(child, parts, names));
+        node.children.forEach(child -> forEachName(child, parts, use, seen));
     }
 }

@@ -6,6 +6,7 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -138,13 +139,29 @@ public final class Memo {
         return new Reclaimed(entries.size(), entries.stream().mapToLong(FileStatus::getLen).sum(), 0);
     }
 
-    /** Deletes the entries of splits that are not {@code needed}, but none that a running job relies on. */
-    public Reclaimed reclaim(Set<Fingerprint> needed, boolean isDryRun) throws IOException {
+    /** Tells which entries are needed. */
+    public interface Needs {
+        /** Those of {@code present} that are needed. */
+        Set<Fingerprint> among(Set<Fingerprint> present) throws IOException;
+    }
+
+    /** Deletes the entries that are not needed, but none that a running job relies on. */
+    public Reclaimed reclaim(Needs needs, boolean isDryRun) throws IOException {
+        Reclaimer reclaimer = new Reclaimer(fs, folder, "entries", leases);
+        List<FileStatus> entries = all();
+        Set<Fingerprint> present = new HashSet<>();
+        for (Path path : reclaimer.candidates(entries)) {
+            Fingerprint split = Fingerprint.fromHex(path.getName());
+            if (split != null) {
+                present.add(split);
+            }
+        }
+        Set<Fingerprint> needed = needs.among(present);
         Predicate<Path> unneeded = path -> {
             Fingerprint split = Fingerprint.fromHex(path.getName());
             return split == null || !needed.contains(split);
         };
-        return new Reclaimer(fs, folder, "entries", leases).run(all(), () -> unneeded, isDryRun);
+        return reclaimer.run(entries, () -> unneeded, isDryRun);
     }
 
     private List<FileStatus> all() throws IOException {

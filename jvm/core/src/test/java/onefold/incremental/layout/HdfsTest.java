@@ -133,9 +133,9 @@ class HdfsTest {
         assertArrayEquals(new byte[] {7}, found.orElseThrow().readAllBytes());
         try (Leases.Lease lease = memo.lease()) {
             lease.narrow(Set.of(Memo.name(job, split)));
-            assertEquals(1, memo.reclaim(Set.of(), false).leased());
+            assertEquals(1, memo.reclaim(present -> Set.of(), false).leased());
         }
-        assertEquals(1, memo.reclaim(Set.of(), false).files());
+        assertEquals(1, memo.reclaim(present -> Set.of(), false).files());
         assertFalse(memo.read(job, split, 1).isPresent());
     }
 

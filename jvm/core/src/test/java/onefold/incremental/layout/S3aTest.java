@@ -108,10 +108,10 @@ class S3aTest {
         }
         try (Leases.Lease lease = memo.lease()) {
             lease.narrow(Set.of(Memo.name(job, split)));
-            assertEquals(1, memo.reclaim(Set.of(), false).leased());
+            assertEquals(1, memo.reclaim(present -> Set.of(), false).leased());
         }
         assertTrue(memo.read(job, split, 1).isPresent());
-        assertEquals(1, memo.reclaim(Set.of(), false).files());
+        assertEquals(1, memo.reclaim(present -> Set.of(), false).files());
         assertFalse(memo.read(job, split, 1).isPresent());
     }
 

@@ -119,7 +119,7 @@ class MemoModelTest {
             StepFileSystem.reset();
             expectWholeEntriesOnly(memo);
             killLeases(number);
-            memo.reclaim(Set.of(split(0), split(1), split(2)), false);
+            memo.reclaim(present -> Set.of(split(0), split(1), split(2)), false);
             Set<Fingerprint> planned = job(memo);
             assertEquals(SPLITS, memo.entries(JOB).size());
             assertTrue(planned.size() <= SPLITS);
@@ -146,7 +146,7 @@ class MemoModelTest {
             job(memo);
             StepFileSystem.crashBefore(call);
             try {
-                memo.reclaim(needed, false);
+                memo.reclaim(present -> needed, false);
             } catch (IOException e) {
                 assertEquals("crashed", e.getMessage());
             }
@@ -154,7 +154,7 @@ class MemoModelTest {
             StepFileSystem.reset();
             expectWholeEntriesOnly(memo);
             assertTrue(memo.read(JOB, split(0), 1).isPresent());
-            memo.reclaim(needed, false);
+            memo.reclaim(present -> needed, false);
             assertEquals(Set.of(split(0)), memo.entries(JOB).keySet());
             assertEquals(0, Files.list(root.resolve("memo" + call).resolve("trash")).count());
             if (isOver) {
@@ -171,7 +171,7 @@ class MemoModelTest {
             Memo memo = memo(call);
             publish(memo, 0);
             publish(memo, 2);
-            StepFileSystem.runBefore(call, () -> memo.reclaim(Set.of(), false));
+            StepFileSystem.runBefore(call, () -> memo.reclaim(present -> Set.of(), false));
             job(memo);
             if (StepFileSystem.isPending()) {
                 assertTrue(call > 20);
@@ -197,7 +197,7 @@ class MemoModelTest {
                 lease[0].narrow(names);
                 expectThere(memo, planned);
             });
-            memo.reclaim(Set.of(), false);
+            memo.reclaim(present -> Set.of(), false);
             boolean isOver = StepFileSystem.isPending();
             expectThere(memo, planned);
             if (isOver) {

@@ -132,13 +132,13 @@ class MemoTest {
             publish(memo(), i, new byte[] {(byte) i});
         }
         try (Leases.Lease lease = memo().lease()) {
-            assertEquals(new Reclaimed(0, 0, 3), memo().reclaim(Set.of(split(0)), false));
+            assertEquals(new Reclaimed(0, 0, 3), memo().reclaim(present -> Set.of(split(0)), false));
             lease.narrow(Set.of(Memo.name(JOB, split(1))));
-            assertEquals(2, memo().reclaim(Set.of(split(0)), true).files());
-            assertEquals(2, memo().reclaim(Set.of(split(0)), false).files());
+            assertEquals(2, memo().reclaim(present -> Set.of(split(0)), true).files());
+            assertEquals(2, memo().reclaim(present -> Set.of(split(0)), false).files());
         }
         assertEquals(Set.of(split(0), split(1)), memo().entries(JOB).keySet());
-        assertEquals(1, memo().reclaim(Set.of(split(0)), false).files());
+        assertEquals(1, memo().reclaim(present -> Set.of(split(0)), false).files());
         assertArrayEquals(new byte[] {0}, read(memo(), 0));
     }
 
@@ -147,10 +147,10 @@ class MemoTest {
         publish(memo(), 1, new byte[] {1});
         Files.createDirectories(folder.resolve("leases"));
         java.nio.file.Path old = Files.write(folder.resolve("leases/someone"), new byte[] {1});
-        assertEquals(1, memo().reclaim(Set.of(), false).leased());
+        assertEquals(1, memo().reclaim(present -> Set.of(), false).leased());
         Files.setLastModifiedTime(old, java.nio.file.attribute.FileTime.fromMillis(
             System.currentTimeMillis() - Leases.LIFETIME_MS - 1000));
-        assertEquals(1, memo().reclaim(Set.of(), false).files());
+        assertEquals(1, memo().reclaim(present -> Set.of(), false).files());
     }
 
     @Test
