@@ -52,7 +52,11 @@ const BESIDE_CORE: [(Area, &[&str], &[&str]); 8] = [
         ],
     ),
     (Area::Web, &[], &["bench_page"]),
-    (Area::Cluster, &["onefold-cluster"], &["cluster"]),
+    (
+        Area::Cluster,
+        &["onefold-cluster"],
+        &["cluster", "cluster_care", "cluster_simulate", "cluster_space"],
+    ),
     (Area::Languages, &["onefold-capi", "onefold-python"], &[]),
     (Area::Packages, &[], &[]),
     (Area::Gpu, &["onefold-gpu"], &["gpu"]),

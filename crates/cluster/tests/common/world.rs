@@ -1,7 +1,8 @@
 //! Gateways that serve two volumes, which are shards that share containers. Each gateway has a thread of its own;
 //! they run one at a time and change between any two operations on objects, as a seed says. They crash, sleep and
-//! lose answers; some cannot reach RADOS, or one another, for a while; updates arrive late or twice; clocks differ in time and rate. Clients note what they saw. In the
-//! end all volumes are deleted, and no container and no guard may be left.
+//! lose answers; some cannot reach RADOS, or one another, for a while; updates arrive late or twice; clocks differ
+//! in time and rate. Clients note what they saw. In the end all volumes are deleted, and no container and no guard
+//! may be left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
