@@ -295,3 +295,34 @@ fn volumes_travel_as_streams_in_and_out_of_a_cluster() {
     expect_pages(&mut served.client("two-again"), [(0, 1), (1, 2)]);
     expect_pages(&mut served.client("one-again"), [(0, 1)]);
 }
+
+/// A pool that was copied, as a restore makes one, has the same names and objects, and is another pool.
+#[test]
+fn a_copy_of_a_pool_is_refused_until_it_is_adopted() {
+    let ceph = match Ceph::start() {
+        Ok(ceph) => ceph,
+        Err(reason) => return skip(&reason),
+    };
+    let (lab, at) = (lab(), at(&ceph));
+    lab.ok(&init(&ceph, &format!("{REPLICATED}/volumes")));
+    lab.ok(&format!("volume create {at} --size 1MiB disk"));
+    let adopt = |pool: &str| {
+        format!("cluster adopt ceph:{pool}/volumes --ceph-conf {}", ceph.conf().display())
+    };
+    lab.run(&adopt(REPLICATED)).expect(0).says(&["nothing to adopt"]);
+
+    ceph.command(&["osd", "pool", "create", "copied", "8", "8", "replicated"]);
+    let mut copy = Command::new("rados");
+    copy.arg("--conf").arg(ceph.conf());
+    copy.args(["cppool", REPLICATED, "copied", "--yes-i-really-mean-it"]);
+    assert!(copy.output().unwrap().status.success());
+    let at_copy = at.replace(REPLICATED, "copied");
+    let refused = lab.run(&format!("volume list {at_copy}")).expect(1);
+    refused.says(&["belong elsewhere", "expected", "found", "onefold cluster adopt"]);
+
+    let adopted = lab.ok(&format!("{} --json", adopt("copied"))).json();
+    assert!(adopted["before"].is_string() && adopted["now"] != adopted["before"], "{adopted}");
+    let listed = lab.ok(&format!("volume list {at_copy} --json")).json();
+    assert_eq!(listed[0]["name"], "disk");
+    lab.ok(&format!("volume list {at}"));
+}
