@@ -16,10 +16,10 @@ pub(crate) fn give_back_large_blocks() {
 }
 
 /// musl's allocator has one lock for all threads.
-#[cfg(all(target_env = "musl", feature = "mimalloc"))]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-#[cfg(all(target_env = "musl", feature = "jemalloc", not(feature = "mimalloc")))]
+#[cfg(all(target_env = "musl", feature = "jemalloc"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+#[cfg(all(target_env = "musl", feature = "mimalloc", not(feature = "jemalloc")))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

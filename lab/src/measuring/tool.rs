@@ -27,8 +27,8 @@ pub(crate) enum Tool {
     OnefoldPlain,
     /// The static program, encrypted
     OnefoldStatic,
-    /// The static program with jemalloc
-    OnefoldStaticJemalloc,
+    /// The static program with mimalloc
+    OnefoldStaticMimalloc,
     /// The static program with musl's own allocator
     OnefoldStaticMusl,
     /// At its defaults, which compress by zstd
@@ -133,8 +133,8 @@ impl Tool {
     fn origin(self) -> &'static str {
         match self {
             Self::Onefold | Self::OnefoldPlain => "`cargo build --release --package onefold`",
-            Self::OnefoldStatic | Self::OnefoldStaticJemalloc | Self::OnefoldStaticMusl => {
-                "`cargo xtask dist static --allocator NAME`, NAME being mimalloc, jemalloc or musl"
+            Self::OnefoldStatic | Self::OnefoldStaticMimalloc | Self::OnefoldStaticMusl => {
+                "`cargo xtask dist static --allocator NAME`, NAME being jemalloc, mimalloc or musl"
             }
             Self::Restic | Self::Rustic | Self::Kopia | Self::KopiaDefaults => {
                 "`cargo lab bench install`"
@@ -147,8 +147,8 @@ impl Tool {
     fn program(self) -> PathBuf {
         match self {
             Self::Onefold | Self::OnefoldPlain => workspace::target_dir().join("release/onefold"),
-            Self::OnefoldStatic => static_program("mimalloc"),
-            Self::OnefoldStaticJemalloc => static_program("jemalloc"),
+            Self::OnefoldStatic => static_program("jemalloc"),
+            Self::OnefoldStaticMimalloc => static_program("mimalloc"),
             Self::OnefoldStaticMusl => static_program("musl"),
             Self::Restic => rival("restic"),
             Self::Rustic => rival("rustic"),
@@ -164,7 +164,7 @@ impl Tool {
             Self::Onefold
             | Self::OnefoldPlain
             | Self::OnefoldStatic
-            | Self::OnefoldStaticJemalloc
+            | Self::OnefoldStaticMimalloc
             | Self::OnefoldStaticMusl => Vec::new(),
             Self::Restic => restic::initialisation(place),
             Self::Rustic => rustic::initialisation(place),
@@ -181,7 +181,7 @@ impl Tool {
         match self {
             Self::Onefold
             | Self::OnefoldStatic
-            | Self::OnefoldStaticJemalloc
+            | Self::OnefoldStaticMimalloc
             | Self::OnefoldStaticMusl => onefold::phase(self, phase, place, true),
             Self::OnefoldPlain => onefold::phase(self, phase, place, false),
             Self::Restic => restic::phase(phase, place),

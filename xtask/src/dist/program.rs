@@ -29,7 +29,7 @@ pub(crate) const TARGETS: [Target; 2] = [
 ];
 
 /// The allocator of static programs; decision 0062 says why.
-pub(crate) const ALLOCATOR: &str = "mimalloc";
+pub(crate) const ALLOCATOR: &str = "jemalloc";
 
 /// musl's own allocator, which needs no feature.
 const OF_MUSL: &str = "musl";
@@ -52,6 +52,10 @@ pub(crate) fn build_static(
     command.args(["--no-default-features", "--target", target.triple]);
     if allocator != OF_MUSL {
         command.args(["--features", allocator]);
+    }
+    if target.arch == "aarch64" {
+        // There are kernels with pages of 64 KiB, and jemalloc serves pages up to the size it was built for.
+        command.env("JEMALLOC_SYS_WITH_LG_PAGE", "16");
     }
     let linker = format!("CARGO_TARGET_{}_LINKER", target.triple.to_uppercase().replace('-', "_"));
     // the linker that comes with Rust; so does musl

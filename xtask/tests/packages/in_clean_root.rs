@@ -222,5 +222,5 @@ fn the_static_program_for_aarch64_backs_up_and_checks_emulated() {
 
 /// Where `cargo xtask dist static` leaves the program for a kind of CPU.
 fn static_program(arch: &str) -> PathBuf {
-    xtask::workspace::target_dir().join(format!("dist/programs/{arch}-mimalloc/onefold"))
+    xtask::workspace::target_dir().join(format!("dist/programs/{arch}-jemalloc/onefold"))
 }
