@@ -121,7 +121,8 @@ fn try_cluster(cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
 }
 
 /// The crates that others can use from a registry.
-const PUBLISHED: [&str; 4] = ["onefold-cdc", "onefold-fingerprint", "onefold-block", "onefold-nbd"];
+pub(crate) const PUBLISHED: [&str; 4] =
+    ["onefold-cdc", "onefold-fingerprint", "onefold-block", "onefold-nbd"];
 
 /// The tests of the package for Python, and whether the crates for others can be published.
 fn check_languages(options: &Options, cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {

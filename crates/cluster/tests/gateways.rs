@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use domain::{BLOCK, Moved, about, domain, node, owner, read, write};
+use domain::{BLOCK, Moved, about, begin, domain, node, owner, read, told, write};
 use onefold_backend::rados::{MemoryRados, RadosPool, Step, Update};
 use onefold_block::{BlockDevice, BlockSize};
 use onefold_cluster::{
@@ -51,27 +51,6 @@ fn a_domain_is_made_once_and_found_as_it_was_made() {
 
 fn memory() -> Arc<dyn RadosPool> {
     Arc::new(MemoryRados::replicated())
-}
-
-fn begin(
-    pool: &Arc<dyn RadosPool>,
-    data: Option<&Arc<dyn RadosPool>>,
-) -> Result<Gateway, VolumeError> {
-    let clock: Arc<dyn LeaseClock> = Arc::<Moved>::default();
-    let options = Options { table_bytes: 1 << 20, ..Options::default() };
-    let settings = Settings { data: data.cloned(), ..Settings::new(about("a"), options) };
-    Gateway::begin(pool, &clock, settings, Arc::new(()))
-}
-
-fn told<T>(result: Result<T, VolumeError>) -> String {
-    let error = result.err().expect("it is refused");
-    let mut causes = vec![error.to_string()];
-    let mut next = std::error::Error::source(&error);
-    while let Some(cause) = next {
-        causes.push(cause.to_string());
-        next = cause.source();
-    }
-    causes.join(": ")
 }
 
 #[test]

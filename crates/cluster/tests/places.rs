@@ -5,14 +5,13 @@
 #[allow(dead_code, reason = "not all of it is used here")]
 mod domain;
 
-use std::error::Error;
 use std::sync::Arc;
 
-use domain::{Moved, about};
+use domain::{begin, told};
 use onefold_backend::rados::{MemoryRados, PoolIdentity, Query, RadosPool, Update};
 use onefold_block::BlockSize;
-use onefold_cluster::{Domain, Gateway, LeaseClock, Settings};
-use onefold_volume::{Codec, Hash, Options, VolumeError};
+use onefold_cluster::Domain;
+use onefold_volume::{Codec, Hash, VolumeError};
 
 const ROOT: &str = "onefold";
 
@@ -24,25 +23,9 @@ fn dynamic(pool: MemoryRados) -> Arc<dyn RadosPool> {
     Arc::new(pool)
 }
 
-fn begin(
-    meta: &Arc<dyn RadosPool>,
-    data: Option<&Arc<dyn RadosPool>>,
-) -> Result<Gateway, VolumeError> {
-    let clock: Arc<dyn LeaseClock> = Arc::<Moved>::default();
-    let options = Options { table_bytes: 1 << 20, ..Options::default() };
-    let settings = Settings { data: data.cloned(), ..Settings::new(about("a"), options) };
-    Gateway::begin(meta, &clock, settings, Arc::new(()))
-}
-
 #[track_caller]
 fn expect_refused<T>(result: Result<T, VolumeError>, parts: &[&str]) {
-    let error = result.err().expect("it is refused");
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
+    let text = told(result);
     for part in parts {
         assert!(text.contains(part), "'{part}' is not in: {text}");
     }

@@ -9,6 +9,7 @@
 //! | debian.rs | the Debian package |
 //! | sbom.rs | the list of crates in the program |
 //! | deny.rs | the check of licences, duplicates and sources of crates |
+//! | semver.rs | the check that crates for others keep the promise of their versions |
 //! | tools.rs | programs of crates.io that this takes |
 //! | sums.rs | checksums, and their signature |
 //! | files.rs | folders and archives whose bytes depend on their content only |
@@ -20,6 +21,7 @@ mod files;
 mod macos;
 mod program;
 mod sbom;
+mod semver;
 mod sums;
 mod texts;
 mod tools;
@@ -78,6 +80,12 @@ enum What {
     Macos,
     /// Check that the command compiles with the oldest Rust that Cargo.toml names
     OldestRust,
+    /// Check that the crates for others changed only as their versions allow
+    Semver {
+        /// The commit or tag that they are compared with [default: the newest release]
+        #[arg(long)]
+        baseline: Option<String>,
+    },
     /// Sign the checksums of what was made
     Sign {
         /// The releaser's private key, as ssh-keygen makes it
@@ -91,8 +99,8 @@ fn target(arch: &str) -> Result<Target, String> {
     found.ok_or_else(|| "expected x86_64 or aarch64".to_owned())
 }
 
-/// Makes all that a release has, builds it again elsewhere, and compares; then tries the oldest Rust, and the
-/// packages in a clean root.
+/// Makes all that a release has, builds it again elsewhere, and compares; then tries the oldest Rust, compares
+/// the crates with those of the newest release, and tries the packages in a clean root.
 pub(crate) fn campaign(cargo: Cargo) -> Result<()> {
     let folder = folder();
     everything(cargo, &folder)?;
@@ -101,6 +109,7 @@ pub(crate) fn campaign(cargo: Cargo) -> Result<()> {
     put(&container, &folder.join("programs").join(own).join("onefold"), 0o755)?;
     twice::run(cargo)?;
     check_oldest_rust()?;
+    semver::check(cargo, None)?;
     for (_, check) in CHECKS {
         check(cargo)?;
     }
@@ -166,6 +175,7 @@ pub(crate) fn run(cargo: Cargo, options: Options) -> Result<()> {
         Some(What::Deny) => deny::check(cargo),
         Some(What::Macos) => macos::check(cargo),
         Some(What::OldestRust) => check_oldest_rust(),
+        Some(What::Semver { baseline }) => semver::check(cargo, baseline),
         Some(What::Sign { key }) => sums::sign(&folder, &key),
     }
 }

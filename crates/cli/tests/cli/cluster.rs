@@ -4,60 +4,14 @@ use std::fs::File;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use onefold_lab::nbd::{Client, Place, Uri};
 use onefold_testkit::ceph::{Ceph, ERASURE_CODED, REPLICATED};
-use onefold_testkit::{random, skip};
+use onefold_testkit::skip;
 use rustix::process::Signal;
 
-use crate::cluster_care::{metric, wait_for};
+use crate::cluster_lab::{
+    BLOCK, TAKEN_OVER, at, expect_pages, init, lab, metric, page, start, try_client, wait_for,
+};
 use crate::lab::{Lab, Ran};
-use crate::served::Served;
-
-pub(crate) const BLOCK: usize = 4096;
-
-/// How long a take-over may take.
-pub(crate) const TAKEN_OVER: Duration = Duration::from_secs(15);
-
-/// The options that reach the volumes of a namespace.
-pub(crate) fn at(ceph: &Ceph) -> String {
-    format!("--cluster ceph:{REPLICATED}/volumes --ceph-conf {}", ceph.conf().display())
-}
-
-pub(crate) fn init(ceph: &Ceph, place: &str) -> String {
-    format!("cluster init ceph:{place} --ceph-conf {}", ceph.conf().display())
-}
-
-pub(crate) fn page(n: u64) -> Vec<u8> {
-    random(n, BLOCK)
-}
-
-/// A lab whose state is its own.
-pub(crate) fn lab() -> Lab {
-    let lab = Lab::new();
-    lab.write("state/.there", "");
-    lab
-}
-
-/// A gateway that listens on a port, and on the socket `socket`.
-pub(crate) fn start(lab: &Lab, ceph: &Ceph, socket: &str) -> Served {
-    let line =
-        format!("serve {} --listen 127.0.0.1:0 --unix {socket} --metrics 127.0.0.1:0", at(ceph));
-    Served::start_at(lab, &line, socket).unwrap()
-}
-
-/// A connection to a volume, if there is one.
-pub(crate) fn try_client(served: &Served, volume: &str) -> Option<Client> {
-    let uri = Uri { place: Place::Unix(served.socket().to_owned()), export: volume.into() };
-    Client::connect(&uri).ok()
-}
-
-pub(crate) fn expect_pages(client: &mut Client, pages: impl IntoIterator<Item = (u64, u64)>) {
-    let mut found = vec![0; BLOCK];
-    for (block, number) in pages {
-        client.read(block * BLOCK as u64, &mut found).unwrap();
-        assert!(found == page(number), "block {block}");
-    }
-}
 
 /// A command of another user.
 fn elsewhere(lab: &Lab, line: &str) -> Output {

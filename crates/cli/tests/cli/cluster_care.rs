@@ -2,61 +2,31 @@
 //! gateway is killed.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Stdio;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use onefold_lab::nbd::Client;
 use onefold_testkit::ceph::{Ceph, REPLICATED};
 use onefold_testkit::skip;
 use rustix::process::Signal;
 
-use crate::cluster::{BLOCK, at, expect_pages, init, lab, page, try_client};
-use crate::cluster_space::{containers, rados};
+use crate::cluster_lab::{
+    BLOCK, at, containers, expect_pages, init, lab, metric, page, rados, start_with, try_client,
+    wait_for,
+};
 use crate::lab::Lab;
 use crate::served::Served;
 
-/// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
-
 /// A gateway that looks after space and damage all the time.
 fn start(lab: &Lab, ceph: &Ceph, socket: &str) -> Served {
-    let line = format!(
-        "serve {} --listen 127.0.0.1:0 --unix {socket} --check-every 1 --scrub-every 0h \
-         --metrics 127.0.0.1:0",
-        at(ceph)
-    );
-    Served::start_at(lab, &line, socket).unwrap()
+    start_with(lab, ceph, socket, "--check-every 1 --scrub-every 0h")
 }
 
 fn fill(client: &mut Client, first: u64, pages: u64) {
     for n in 0..pages {
         client.write(n * BLOCK as u64, &page(first + n)).unwrap();
     }
-}
-
-#[track_caller]
-pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(200));
-    }
-}
-
-/// A metric of a gateway.
-pub(crate) fn metric(served: &Served, name: &str) -> Option<f64> {
-    let line = served.hears("metrics at http://");
-    let (_, rest) = line.split_once("http://").unwrap();
-    let (address, _) = rest.split_once("/metrics").unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let mut lines = text.lines().filter_map(|line| line.rsplit_once(' '));
-    lines.find(|(found, _)| *found == name).and_then(|(_, value)| value.parse().ok())
 }
 
 #[test]

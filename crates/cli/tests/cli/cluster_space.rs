@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,46 +9,16 @@ use onefold_testkit::ceph::{Ceph, ERASURE_CODED, REPLICATED};
 use onefold_testkit::skip;
 use rustix::process::Signal;
 
-use crate::cluster::{BLOCK, TAKEN_OVER, at, expect_pages, init, lab, page, start, try_client};
+use crate::cluster_lab::{
+    BLOCK, TAKEN_OVER, at, containers, expect_pages, init, lab, page, rados, start, try_client,
+};
 use crate::lab::Ran;
 
 const PAGES: u64 = 400;
 
-/// What `rados` says in the namespace of pool `pool`.
-pub(crate) fn rados(ceph: &Ceph, pool: &str, arguments: &[&OsStr]) -> String {
-    try_rados(ceph, pool, arguments).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
-}
-
-fn try_rados(ceph: &Ceph, pool: &str, arguments: &[&OsStr]) -> Result<String, String> {
-    let mut command = Command::new("rados");
-    command.arg("-c").arg(ceph.conf()).args(["-p", pool, "-N", "volumes"]).args(arguments);
-    let output = command.output().unwrap();
-    match output.status.success() {
-        true => Ok(String::from_utf8(output.stdout).unwrap()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-    }
-}
-
-/// How long an object is; none if it is gone.
-fn size_of(ceph: &Ceph, pool: &str, object: &str) -> Option<u64> {
-    match try_rados(ceph, pool, &["stat".as_ref(), object.as_ref()]) {
-        Ok(shown) => Some(shown.trim().rsplit(' ').next().unwrap().parse().unwrap()),
-        Err(error) if error.contains("No such file") => None,
-        Err(error) => panic!("stat {object}: {error}"),
-    }
-}
-
 #[track_caller]
 fn shows(ran: Ran, text: &str) {
     assert!(ran.stdout.contains(text), "{text:?} is not shown: {ran:#?}");
-}
-
-/// The containers in pool `pool`, and their bytes.
-pub(crate) fn containers(ceph: &Ceph, pool: &str) -> Vec<(String, u64)> {
-    let listed = rados(ceph, pool, &["ls".as_ref()]);
-    let containers = listed.lines().filter(|name| name.contains(".container."));
-    // gateways remove some meanwhile
-    containers.filter_map(|name| Some((name.to_owned(), size_of(ceph, pool, name)?))).collect()
 }
 
 /// Bytes of all containers.

@@ -8,6 +8,7 @@ mod bench_page;
 mod cache;
 mod cluster;
 mod cluster_care;
+mod cluster_lab;
 mod cluster_simulate;
 mod cluster_space;
 mod commands;

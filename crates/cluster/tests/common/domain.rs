@@ -167,3 +167,26 @@ pub(crate) fn owner(
     let record = Shards::new(pool).find(shard).unwrap()?.record;
     Some((record.gateway, record.wanted))
 }
+
+/// A gateway over `pool`, with containers in `data` if there is one.
+pub(crate) fn begin(
+    pool: &Arc<dyn RadosPool>,
+    data: Option<&Arc<dyn RadosPool>>,
+) -> Result<Gateway, VolumeError> {
+    let clock: Arc<dyn LeaseClock> = Arc::<Moved>::default();
+    let options = Options { table_bytes: 1 << 20, ..Options::default() };
+    let settings = Settings { data: data.cloned(), ..Settings::new(about("a"), options) };
+    Gateway::begin(pool, &clock, settings, Arc::new(()))
+}
+
+/// The error of what must be refused, with all its causes.
+pub(crate) fn told<T>(result: Result<T, VolumeError>) -> String {
+    let error = result.err().expect("it is refused");
+    let mut causes = vec![error.to_string()];
+    let mut next = std::error::Error::source(&error);
+    while let Some(cause) = next {
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    causes.join(": ")
+}

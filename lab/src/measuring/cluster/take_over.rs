@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// MiB that are written before the first kill, one pool after the other
     #[arg(long, value_delimiter = ',', default_value = "0,2048")]
     contents: Vec<u64>,
+    /// MiB of these that are distinct; what is more repeats them, so that a large volume needs little space
+    #[arg(long, default_value_t = u64::MAX >> 20, hide_default_value = true, value_parser = clap::value_parser!(u64).range(1..=u64::MAX >> 20))]
+    distinct: u64,
     /// What draws contents and moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -43,8 +46,10 @@ pub(crate) struct Options {
 /// One kill.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// Bytes that were written before the first kill, all distinct.
+    /// Bytes that were written before the first kill.
     content_bytes: u64,
+    /// Of these, the bytes of distinct pages.
+    distinct_bytes: u64,
     /// From 1.
     round: u32,
     /// From the kill to the first answered read at another gateway.
@@ -64,7 +69,7 @@ const NOTES: [&str; 3] = [
      one block after the other until then",
     "clients connect to one of the two other gateways and then the other one, every 5 ms, until a read is answered; \
      the gateway that answers may pass the connection on",
-    "half of each page is zeros, and pages are distinct; Ceph is a monitor, a manager and three OSDs on the \
+    "half of each page is zeros, and pages are distinct up to `distinct_bytes`, then repeat; Ceph is a monitor, a manager and three OSDs on the \
      loopback interface, on one disk, in a pool with three copies",
 ];
 
@@ -96,7 +101,8 @@ fn kill_with(onefold: &Path, options: &Options, content: u64) -> Result<Vec<Samp
         bail!("the first gateway ended, {}: {}", ended.status, ended.said);
     }
     let mut random = SplitMix64::new(options.seed);
-    fill(&gateways, content, &mut random)?;
+    let distinct = content.min(options.distinct << 20);
+    fill(&gateways, content, distinct, &mut random)?;
     let mut samples = Vec::new();
     for number in 1..GATEWAYS {
         gateways.start(number, &[]);
@@ -125,7 +131,13 @@ fn kill_with(onefold: &Path, options: &Options, content: u64) -> Result<Vec<Samp
         Client::connect(&uris[answers])?.write(0, &page(random.next_u64()))?;
         let write_seconds = killed.elapsed().as_secs_f64();
         writer.join().expect("the writer does not panic");
-        let sample = Sample { content_bytes: content, round, read_seconds, write_seconds };
+        let sample = Sample {
+            content_bytes: content,
+            distinct_bytes: distinct,
+            round,
+            read_seconds,
+            write_seconds,
+        };
         println!("campaign: {sample:?}");
         samples.push(sample);
         gateways.start(has_it, &[]);
@@ -149,19 +161,20 @@ fn write_until_the_end(uri: &onefold_lab::nbd::Uri, seed: u64) {
     }
 }
 
-/// Writes `bytes` bytes of distinct pages, from several connections.
-fn fill(gateways: &Gateways, bytes: u64, random: &mut SplitMix64) -> Result<()> {
+/// Writes `bytes` bytes of pages from several connections: `distinct` bytes, again and again.
+fn fill(gateways: &Gateways, bytes: u64, distinct: u64, random: &mut SplitMix64) -> Result<()> {
     const CLIENTS: u64 = 4;
     const LEN: usize = 1 << 20;
+    let (first, parts) = (random.next_u64(), (distinct / LEN as u64).max(1));
     let begun = Instant::now();
     thread::scope(|scope| -> Result<()> {
         let mut clients = Vec::new();
         for client in 0..CLIENTS {
-            let (uri, seed) = (at(&gateways.socket(0), VOLUME), random.next_u64());
+            let uri = at(&gateways.socket(0), VOLUME);
             clients.push(scope.spawn(move || -> Result<()> {
                 let mut connection = Client::connect(&uri)?;
-                let mut random = SplitMix64::new(seed);
                 for part in (client..bytes / LEN as u64).step_by(CLIENTS as usize) {
+                    let mut random = SplitMix64::new(first ^ (part % parts));
                     let pages = (0..LEN / BLOCK).flat_map(|_| page(random.next_u64()));
                     connection.write(part * LEN as u64, &pages.collect::<Vec<u8>>())?;
                 }
