@@ -1,5 +1,6 @@
-//! A PostgreSQL database between rounds of transactions, as tars of its folder.
+//! A PostgreSQL database between rounds of transactions, as tars of its folder or as dumps.
 
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,13 +15,15 @@ use crate::build::{Cost, MB, Recipe, Sameness, Tool, apt};
 const INITDB: Tool = Tool::new("initdb", "postgresql");
 const PG_CTL: Tool = Tool::new("pg_ctl", "postgresql");
 const PGBENCH: Tool = Tool::new("pgbench", "postgresql-contrib");
+const PG_DUMP: Tool = Tool::new("pg_dump", "postgresql-client");
+const PSQL: Tool = Tool::new("psql", "postgresql-client");
 const CHOWN: Tool = Tool::new("chown", "coreutils");
 const RUNUSER: Tool = Tool::new("runuser", "util-linux");
 
 pub(super) const POSTGRES: Recipe = Recipe {
     name: "postgres",
     kind: "database",
-    about: "a database of pgbench between rounds of 10,000 transactions, as tars",
+    about: "a database of pgbench between rounds of 10,000 transactions, as tars or dumps",
     source: None,
     choices: &[
         Choice { name: "count", about: "states", standard: "6", allowed: Allowed::Number(1, 99) },
@@ -30,24 +33,36 @@ pub(super) const POSTGRES: Recipe = Recipe {
             standard: "30",
             allowed: Allowed::Number(1, 1000),
         },
+        Choice {
+            name: "form",
+            about: "tar of the database's folder, or what pg_dump writes",
+            standard: TAR,
+            allowed: Allowed::Word(&[TAR, DUMP]),
+        },
     ],
     sameness: Sameness::NotBytes("the database notes down times"),
-    tools: &[INITDB, PG_CTL, PGBENCH, CHOWN, RUNUSER, apt::TAR],
+    tools: &[INITDB, PG_CTL, PGBENCH, PG_DUMP, PSQL, CHOWN, RUNUSER, apt::TAR],
     cost: |choices| {
         const MOST_LOG: u64 = 1000;
         // the tables, and the log that is kept of changes to them
         let scale = choices.number("scale");
         let state = (60 + 15 * scale + (13 * scale).min(MOST_LOG)) * MB;
         let scratch = state + MOST_LOG * MB;
-        Cost { built: choices.number("count") * state, download: 0, scratch }
+        let built = if choices.word("form") == TAR { state } else { 10 * scale * MB };
+        Cost { built: choices.number("count") * built, download: 0, scratch }
     },
     build,
 };
 
+const TAR: &str = "tar";
+const DUMP: &str = "dump";
+
 /// One database goes through all states; a state is all that it needs to go on from.
 fn build(site: &Site) -> Result<()> {
     let count = site.count("count");
-    let parts: Vec<String> = (0..count).map(|number| format!("{number:02}.tar")).collect();
+    let is_dump = site.choices.word("form") == DUMP;
+    let ending = if is_dump { "sql" } else { "tar" };
+    let parts: Vec<String> = (0..count).map(|number| format!("{number:02}.{ending}")).collect();
     let done = site.done(&parts);
     if done == count {
         return Ok(());
@@ -61,11 +76,13 @@ fn build(site: &Site) -> Result<()> {
         }
         Some(last) => {
             site.step(done, count, &format!("back to {last}"))?;
-            database.restore(&site.folder.join(last))?;
+            let last = site.folder.join(last);
+            if is_dump { database.load(&last) } else { database.restore(&last) }?;
         }
     }
     for (number, part) in parts.iter().enumerate().skip(done) {
         site.step(number, count, part)?;
+        let unfinished = site.work.join(part);
         database.start()?;
         let worked = match number {
             0 => {
@@ -73,11 +90,16 @@ fn build(site: &Site) -> Result<()> {
             }
             _ => database.bench(&["--client=2", "--transactions=5000", "--no-vacuum"]),
         };
+        let worked = match is_dump {
+            true => worked.and_then(|()| database.dump(&unfinished)),
+            false => worked,
+        };
         // also what writes everything to the tables
         database.stop()?;
         worked?;
-        let unfinished = site.work.join(part);
-        database.pack(&unfinished)?;
+        if !is_dump {
+            database.pack(&unfinished)?;
+        }
         site.keep(part, &unfinished)?;
     }
     Ok(())
@@ -103,6 +125,25 @@ impl Database {
         self.give_to_user()
     }
 
+    /// The state that `dump` holds, in a new database.
+    fn load(&self, dump: &Path) -> Result<()> {
+        // where the user that the server runs as can read it
+        let copy = self.home.join("dump");
+        fs::copy(dump, &copy).with_context(|| dump.display().to_string())?;
+        self.create()?;
+        self.start()?;
+        let mut command = self.client(PSQL)?;
+        command.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]).arg(copy);
+        let loaded = run(command.arg("postgres"));
+        self.stop()?;
+        loaded
+    }
+
+    fn dump(&self, into: &Path) -> Result<()> {
+        let mut command = self.client(PG_DUMP)?;
+        run_into(command.arg("postgres"), into)
+    }
+
     fn give_to_user(&self) -> Result<()> {
         if rustix::process::geteuid().is_root() {
             run(CHOWN.command().args(["-R", USER]).arg(&self.home))?;
@@ -125,10 +166,15 @@ impl Database {
     }
 
     fn bench(&self, arguments: &[&str]) -> Result<()> {
-        let mut command = self.command(PGBENCH);
+        output(self.client(PGBENCH)?.args(arguments).arg("postgres")).map(|_| ())
+    }
+
+    /// A program that connects to the server.
+    fn client(&self, tool: Tool) -> Result<Command> {
+        let mut command = self.command(tool);
         // the server's folder, by a name that is short enough for a socket
         command.args(["--username=bench", "--host"]).arg(self.short_socket()?);
-        output(command.args(arguments).arg("postgres")).map(|_| ())
+        Ok(command)
     }
 
     /// A link to the server's folder, made if it is not there.

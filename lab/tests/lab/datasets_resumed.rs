@@ -62,6 +62,10 @@ const PGBENCH: &str = r#"#!/bin/sh
 echo round >> "$3/rounds"
 "#;
 
+const PG_DUMP: &str = "#!/bin/sh\ncat \"$3/rounds\"\n";
+
+const PSQL: &str = "#!/bin/sh\ncp \"$8\" \"$3/rounds\"\n";
+
 const RUNUSER: &str = "#!/bin/sh\nshift 3\nexec \"$@\"\n";
 
 const CHOWN: &str = "#!/bin/sh\n";
@@ -198,19 +202,24 @@ fn file_systems_stopped_after_each_state_come_out_the_same_and_nothing_is_fetche
     assert!(shelf.files("broken/roots-count-5") == whole, "other bytes after a stop");
 }
 
-#[test]
-fn a_database_stopped_after_each_state_goes_on_from_it() {
-    const ORDER: &str = "postgres:count=4,scale=1";
-    let tar = format!("{TAR}{MAYBE_STOP}");
-    let shelf = Shelf::new(&[
+/// A shelf with what stands in for PostgreSQL.
+fn databases(tar: &str, pg_dump: &str) -> Shelf {
+    Shelf::new(&[
         ("initdb", INITDB.into()),
         ("pg_ctl", PG_CTL.into()),
         ("pgbench", PGBENCH.into()),
+        ("pg_dump", pg_dump.into()),
+        ("psql", PSQL.into()),
         ("runuser", RUNUSER.into()),
         ("chown", CHOWN.into()),
-        ("tar", tar),
-    ]);
-    assert!(shelf.build_in_steps(ORDER) >= 3);
+        ("tar", tar.into()),
+    ])
+}
+
+#[test]
+fn a_database_stopped_after_each_state_goes_on_from_it() {
+    let shelf = databases(&format!("{TAR}{MAYBE_STOP}"), PG_DUMP);
+    assert!(shelf.build_in_steps("postgres:count=4,scale=1") >= 3);
     assert_eq!(shelf.lines("databases").len(), 1);
     let folder = shelf.0.path("broken/postgres-count-4-scale-1");
     for number in 0..4 {
@@ -219,6 +228,15 @@ fn a_database_stopped_after_each_state_goes_on_from_it() {
         let rounds = tar.output().unwrap().stdout;
         assert_eq!(rounds, b"round\n".repeat(number + 1), "state {number}");
     }
+}
+
+#[test]
+fn a_database_stopped_after_each_dump_goes_on_from_it() {
+    let shelf = databases(TAR, &format!("{PG_DUMP}{MAYBE_STOP}"));
+    assert!(shelf.build_in_steps("postgres:count=4,scale=1,form=dump") >= 3);
+    let dumps = shelf.files("broken/postgres-count-4-scale-1-form-dump");
+    let expected = (0..4).map(|number| (format!("{number:02}.sql"), b"round\n".repeat(number + 1)));
+    assert!(dumps.into_iter().eq(expected));
 }
 
 #[test]

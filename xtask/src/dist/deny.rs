@@ -15,8 +15,8 @@ use crate::workspace::{self, Cargo};
 ///
 /// If the tool cannot be installed, or finds something.
 pub(crate) fn check(cargo: Cargo) -> Result<()> {
-    let tool = tools::install(cargo, "cargo-deny", "0.20.2")?;
-    let mut deny = Command::new(tool);
+    let tools = tools::install(cargo, "cargo-deny", "0.20.2")?;
+    let mut deny = Command::new(tools.join("cargo-deny"));
     deny.args(["check", "licenses", "bans", "sources"]).current_dir(workspace::root());
     programs::succeed(&mut deny)
 }

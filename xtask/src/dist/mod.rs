@@ -80,6 +80,8 @@ enum What {
     Macos,
     /// Check that the command compiles with the oldest Rust that Cargo.toml names
     OldestRust,
+    /// Install the library for C by cargo-c, and compile a program with it
+    CargoC,
     /// Check that the crates for others changed only as their versions allow
     Semver {
         /// The commit or tag that they are compared with [default: the newest release]
@@ -116,6 +118,7 @@ pub(crate) fn campaign(cargo: Cargo) -> Result<()> {
     let mut tests = cargo.command();
     tests.args(["test", "--package", "xtask", "--test", "packages"]);
     programs::succeed(tests.env("ONEFOLD_REQUIRE_ALL", "1"))?;
+    check_cargo_c(cargo)?;
     println!("campaign: the packages are made, equal when made again, and installed");
     Ok(())
 }
@@ -125,6 +128,18 @@ pub(crate) const CHECKS: [(&str, Check); 2] = [("macos", macos::check), ("deny",
 
 /// Fails with what is wrong.
 pub(crate) type Check = fn(Cargo) -> Result<()>;
+
+/// Installs the library for C by cargo-c, and compiles a program with what was installed.
+fn check_cargo_c(cargo: Cargo) -> Result<()> {
+    let mut path = tools::install(cargo, "cargo-c", "0.10.24")?.into_os_string();
+    if let Some(rest) = env::var_os("PATH") {
+        path.push(":");
+        path.push(rest);
+    }
+    let mut tests = cargo.command();
+    tests.args(["test", "--package", "onefold-capi", "--test", "c", "cargo_c"]);
+    programs::succeed(tests.env("PATH", path).env("ONEFOLD_REQUIRE_ALL", "1"))
+}
 
 /// Checks the workspace with the oldest compiler that Cargo.toml names.
 fn check_oldest_rust() -> Result<()> {
@@ -175,6 +190,7 @@ pub(crate) fn run(cargo: Cargo, options: Options) -> Result<()> {
         Some(What::Deny) => deny::check(cargo),
         Some(What::Macos) => macos::check(cargo),
         Some(What::OldestRust) => check_oldest_rust(),
+        Some(What::CargoC) => check_cargo_c(cargo),
         Some(What::Semver { baseline }) => semver::check(cargo, baseline),
         Some(What::Sign { key }) => sums::sign(&folder, &key),
     }

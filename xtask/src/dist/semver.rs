@@ -23,8 +23,8 @@ pub(crate) fn check(cargo: Cargo, baseline: Option<String>) -> Result<()> {
         println!("dist: no tag of a release, so no earlier crates to compare with");
         return Ok(());
     };
-    let tool = tools::install(cargo, "cargo-semver-checks", VERSION)?;
-    let mut checks = Command::new(tool);
+    let tools = tools::install(cargo, "cargo-semver-checks", VERSION)?;
+    let mut checks = Command::new(tools.join("cargo-semver-checks"));
     checks.args(["semver-checks", "--baseline-rev", &baseline]).current_dir(workspace::root());
     programs::succeed(checks.args(PUBLISHED.iter().flat_map(|package| ["--package", *package])))?;
     println!("dist: the crates keep the promise of their versions since {baseline}");

@@ -9,20 +9,20 @@ use anyhow::Result;
 use crate::programs;
 use crate::workspace::{self, Cargo};
 
-/// The program of the crate `package`, which is installed if it is missing.
+/// The folder with the programs of the crate `package`, which is installed if it is missing.
 ///
 /// # Errors
 ///
 /// If it cannot be installed.
 pub(crate) fn install(cargo: Cargo, package: &str, version: &str) -> Result<PathBuf> {
     let folder = workspace::target_dir().join("tools").join(format!("{package}-{version}"));
-    let program = folder.join("bin").join(package);
-    if !program.exists() {
+    // cargo writes this file last
+    if !folder.join(".crates.toml").exists() {
         println!("setup: cargo install {package}");
         let mut install = cargo.command();
         install.args(["install", package, "--version", version, "--locked", "--debug"]);
         install.arg("--root").arg(&folder);
         programs::succeed(&mut install)?;
     }
-    Ok(program)
+    Ok(folder.join("bin"))
 }
