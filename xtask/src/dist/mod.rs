@@ -16,7 +16,7 @@
 
 mod debian;
 mod deny;
-mod files;
+pub(crate) mod files;
 mod macos;
 mod program;
 mod sbom;
