@@ -39,9 +39,8 @@ class Device:
     """A GPU, called "cuda:N".
 
     Its methods take arrays in its memory: objects with `__cuda_array_interface__` or `__dlpack__`,
-    whose elements are contiguous in C order. An array with only the former does not tell which device
-    it is on: it must be this one. All work on the device is waited for, and nothing is copied to the
-    host but cut-points and fingerprints, which are those of the CPU.
+    whose elements are contiguous in C order. All work on the device is waited for, and nothing is copied
+    to the host but cut-points and fingerprints, which are those of the CPU.
 
     Raises ValueError for another name, and RuntimeError for a device that cannot be used, or fails."""
 

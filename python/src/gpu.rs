@@ -17,9 +17,8 @@ use crate::numbers::{CutPoints, Fingerprints};
 /// A GPU, called "cuda:N".
 ///
 /// Its methods take arrays in its memory: objects with `__cuda_array_interface__` or `__dlpack__`,
-/// whose elements are contiguous in C order. An array with only the former does not tell which device
-/// it is on: it must be this one. All work on the device is waited for, and nothing is copied to the
-/// host but cut-points and fingerprints, which are those of the CPU.
+/// whose elements are contiguous in C order. All work on the device is waited for, and nothing is copied
+/// to the host but cut-points and fingerprints, which are those of the CPU.
 ///
 /// Raises ValueError for another name, and RuntimeError for a device that cannot be used, or fails.
 #[pyclass(frozen, module = "onefold", name = "Device")]
@@ -91,6 +90,7 @@ fn failed(error: GpuError) -> PyErr {
         | GpuError::Unbounded
         | GpuError::NotHashed { .. }
         | GpuError::NoSuchDevice { .. } => PyValueError::new_err(error.to_string()),
+        GpuError::Elsewhere { .. } => PyBufferError::new_err(error.to_string()),
         error => PyRuntimeError::new_err(error.to_string()),
     }
 }

@@ -129,6 +129,17 @@ with pytest.raises(ValueError, match="cuda has no device 7"):
 """)
 
 
+@pytest.mark.parametrize("wrong, where", [("other device", "cuda:1"), ("host memory", "no device")])
+def test_an_array_in_other_memory_is_refused(run, wrong, where):
+    run(
+        f"""
+with pytest.raises(BufferError, match="the bytes are on {where}, expected cuda:0"):
+    device.cut(Array(data), onefold.Chunker(avg=2048))
+""",
+        wrong=wrong,
+    )
+
+
 def test_a_device_that_is_lost_is_named(run):
     run(
         """

@@ -88,20 +88,32 @@ pub(crate) fn check(cargo: Cargo) -> Result<Report> {
     Ok(Report::Findings(findings))
 }
 
-/// Shows what the kernels take, writes PTX and table anew if `write` says so, and the code for each generation
-/// to `cubins` if that is given.
-pub(crate) fn run(cargo: Cargo, write: bool, cubins: Option<&Path>) -> Result<()> {
+/// Compiles the PTX that is checked in for each generation, and writes sm_80.cubin and so on to `folder`, which
+/// crates/gpu/build.rs takes them from.
+///
+/// # Errors
+/// If the compiler cannot be had, or refuses the PTX.
+pub(crate) fn write_cubins(cargo: Cargo, folder: &Path) -> Result<()> {
+    let compiler = Compiler::install(cargo)?;
+    let place = workspace::root().join(FOLDER).join("kernels.ptx");
+    let ptx = fs::read_to_string(&place).with_context(|| place.display().to_string())?;
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for generation in GENERATIONS {
+        compiler.assemble(&ptx, generation)?;
+        let place = folder.join(generation).with_extension("cubin");
+        fs::copy(compiler.binary(), &place).with_context(|| place.display().to_string())?;
+        println!("gpu-kernels: wrote {}", place.display());
+    }
+    Ok(())
+}
+
+/// Shows what the kernels take, and writes PTX and table anew if `write` says so.
+pub(crate) fn run(cargo: Cargo, write: bool) -> Result<()> {
     let compiler = Compiler::install(cargo)?;
     let ptx = compiler.ptx()?;
     let mut table = Table { compiler: WHEELS[0].to_owned(), kernels: BTreeMap::new() };
     for generation in GENERATIONS {
         table.kernels.extend(compiler.code(&ptx, generation)?.kernels);
-        if let Some(folder) = cubins {
-            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-            let place = folder.join(generation).with_extension("cubin");
-            fs::copy(compiler.binary(), &place).with_context(|| place.display().to_string())?;
-            println!("gpu-kernels: wrote {}", place.display());
-        }
     }
     for (name, Kernel { registers, shared, instructions, innermost }) in &table.kernels {
         println!(
@@ -193,15 +205,20 @@ impl Compiler {
         self.scratch.join("kernels.cubin")
     }
 
-    /// What `ptx` becomes for a `generation`.
-    fn code(&self, ptx: &str, generation: &str) -> Result<Code> {
-        let (text, binary) = (self.scratch.join("kernels.ptx"), self.binary());
+    /// Compiles `ptx` for a `generation`; what the assembler tells of it.
+    fn assemble(&self, ptx: &str, generation: &str) -> Result<String> {
+        let text = self.scratch.join("kernels.ptx");
         fs::write(&text, ptx)?;
         let mut assembler = self.program("ptxas");
-        assembler.arg(format!("-arch={generation}")).args(["-v", "-o"]).arg(&binary).arg(&text);
-        let told = String::from_utf8(output(&mut assembler)?.stderr)?;
+        assembler.arg(format!("-arch={generation}")).args(["-v", "-o"]);
+        Ok(String::from_utf8(output(assembler.arg(self.binary()).arg(&text))?.stderr)?)
+    }
+
+    /// What `ptx` becomes for a `generation`.
+    fn code(&self, ptx: &str, generation: &str) -> Result<Code> {
+        let told = self.assemble(ptx, generation)?;
         let mut disassembler = self.program("nvdisasm");
-        disassembler.arg("-c").arg(&binary);
+        disassembler.arg("-c").arg(self.binary());
         let listing = String::from_utf8(output(&mut disassembler)?.stdout)?;
         let code = instructions(&listing);
         let loops = innermost(&listing);

@@ -121,8 +121,9 @@ enum Command {
         /// Write the PTX and the table anew
         #[arg(long)]
         write: bool,
-        /// Also write what each generation of devices runs, as files sm_80.cubin and so on, to this folder
-        #[arg(long)]
+        /// Write what each generation of devices runs, as files sm_80.cubin and so on, to this folder, and show nothing.
+        /// A program that is built with the folder's absolute path in ONEFOLD_CUBINS loads them
+        #[arg(long, value_name = "FOLDER", conflicts_with = "write")]
         cubins: Option<PathBuf>,
     },
     /// Count the instructions that each chunker takes a byte, and show what differs from the table
@@ -288,9 +289,10 @@ pub fn run() -> ExitCode {
         Command::Compat { old: Some(revision) } => compat::with_old(Cargo::default(), &revision),
         Command::Compat { old: None } => compat::make(Cargo::default()),
         Command::ClusterDemo { once } => cluster_demo::run(Cargo::default(), once),
-        Command::GpuKernels { write, cubins } => {
-            gpu_kernels::run(Cargo::default(), write, cubins.as_deref())
+        Command::GpuKernels { cubins: Some(folder), .. } => {
+            gpu_kernels::write_cubins(Cargo::default(), &folder)
         }
+        Command::GpuKernels { write, cubins: None } => gpu_kernels::run(Cargo::default(), write),
         Command::Instructions { write } => instructions::run(Cargo::default(), write),
     };
     match outcome {

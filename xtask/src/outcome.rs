@@ -30,16 +30,21 @@ impl Outcome {
     /// Of a run, by a command of `program`, of what is checked out now; taken before it begins, so that a change during it is
     /// not taken for what ran.
     pub fn begin(program: &str) -> Result<Self> {
-        Ok(Self {
+        Ok(Self::of(Commit::current(), program))
+    }
+
+    /// The same of `commit`, which need not be checked out here.
+    pub(crate) fn of(commit: Commit, program: &str) -> Self {
+        Self {
             name: String::new(),
             command_line: command_line(program),
             date: String::new(),
-            commit: Commit::current(),
+            commit,
             machine: Machine::this(),
             rustc_version: record::rustc_version(),
             lines: Vec::new(),
             notes: Vec::new(),
-        })
+        }
     }
 
     /// Notes what a reader must know.

@@ -3,6 +3,8 @@
 use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -319,6 +321,32 @@ fn quiet(command: &mut Command) -> &mut Command {
 /// Runs a command that must succeed and asks nothing.
 pub fn succeed(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("{command:?}"))?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
+
+/// Runs `command`, which must succeed. Calls `check` after each `pause` until then, and kills the command if that
+/// fails.
+///
+/// # Errors
+/// That of `check`, or how the command ended.
+pub fn run_while(
+    command: &mut Command,
+    pause: Duration,
+    mut check: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if let Err(reason) = check() {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(reason);
+        }
+        thread::sleep(pause);
+    };
     ensure!(status.success(), "{command:?} ended with {status}");
     Ok(())
 }

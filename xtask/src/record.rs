@@ -2,11 +2,14 @@
 //!
 //! Records lie in docs/records/ as JSON. A field's name carries its unit.
 
+use std::convert::Infallible;
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::str::FromStr;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
@@ -76,6 +79,24 @@ impl Commit {
     }
 }
 
+/// What follows the hash where files differed.
+const DIRTY: &str = "-dirty";
+
+impl fmt::Display for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.id, if self.dirty { DIRTY } else { "" })
+    }
+}
+
+impl FromStr for Commit {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let id = text.strip_suffix(DIRTY);
+        Ok(Self { id: id.unwrap_or(text).to_owned(), dirty: id.is_some() })
+    }
+}
+
 impl Machine {
     /// The machine of this process.
     pub fn this() -> Self {
@@ -138,6 +159,14 @@ fn field(file: &str, key: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_commit_reads_back_as_it_is_shown() {
+        for (id, dirty) in [("0123", false), ("0123", true), ("unknown", true)] {
+            let commit = Commit { id: id.into(), dirty };
+            assert_eq!(commit.to_string().parse(), Ok(commit));
+        }
+    }
 
     #[test]
     fn a_date_is_utc_to_the_second() {

@@ -94,6 +94,13 @@ pub fn open(name: Name) -> Result<Box<dyn Device>, GpuError> {
     }
 }
 
+/// Opens device `number` of CUDA with other machine code, for tests: each for a major number of the compute
+/// capability.
+#[doc(hidden)]
+pub fn open_cuda_with(number: usize, cubins: &[(u32, &[u8])]) -> Result<Box<dyn Device>, GpuError> {
+    Ok(Box::new(Cuda::with_cubins(number, cubins)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,8 @@
 //! Devices of NVIDIA by the CUDA driver.
 //!
-//! The kernels are PTX, which the driver compiles for the device when it is opened. The driver is looked
-//! for first: the library that calls it panics without one.
+//! The kernels are machine code, if the program was built with some that the device and its driver take, otherwise
+//! PTX, which the driver compiles when the device is opened. The driver is looked for first: the library that calls it
+//! panics without one.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -10,7 +11,9 @@ use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::result::{self, DriverError, stream::StreamKind};
-use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+use cudarc::driver::sys::{
+    self, CUdevice_attribute as Attribute, CUpointer_attribute as Pointer, CUresult,
+};
 
 use crate::kernel::GROUP;
 use crate::nvml::Meter;
@@ -19,8 +22,17 @@ use crate::{Api, Argument, Device, GpuError, Info, Kernel, Lane, Memory, Residen
 /// The kernels, for devices of compute capability 8.0 and later.
 const PTX: &str = include_str!("../kernels/kernels.ptx");
 
+/// The kernels as machine code, each with a major number of the compute capability.
+pub(crate) type Cubins<'a> = &'a [(u32, &'a [u8])];
+
+/// What the program was built with: `build.rs` takes it in.
+const CUBINS: Cubins<'static> = include!(concat!(env!("OUT_DIR"), "/cubins.rs"));
+
 /// The oldest driver that reads them.
 const EXPECTED: &str = "NVIDIA's driver 450 or later";
+
+/// The version of CUDA that this driver is of.
+const OLDEST: i32 = 11_000;
 
 /// A device of NVIDIA, and the kernels compiled for it.
 pub(crate) struct Cuda {
@@ -56,14 +68,19 @@ impl Cuda {
         (0..count).map(|number| info(number).map(|(_, info)| info)).collect()
     }
 
-    /// Device `number`, with the kernels compiled.
+    /// Device `number`, with the kernels loaded.
     pub(crate) fn open(number: usize) -> Result<Self, GpuError> {
+        Self::with_cubins(number, CUBINS)
+    }
+
+    /// The same with this machine code.
+    pub(crate) fn with_cubins(number: usize, cubins: Cubins<'_>) -> Result<Self, GpuError> {
         let count = count()?;
         if number >= count {
             let last = count - 1;
             return Err(GpuError::NoSuchDevice { api: Api::Cuda, number, last });
         }
-        let (device, info) = info(number)?;
+        let (device, mut info) = info(number)?;
         let name = info.to_string();
         let major = major(device);
         if major < 8 {
@@ -75,7 +92,9 @@ impl Cuda {
         let context =
             context.map_err(|error| refused(error, "cuDevicePrimaryCtxRetain", &name, 0))?;
         let mut context = Context { device, context, functions: HashMap::new(), name };
-        context.load()?;
+        let cubin = cubins.iter().find(|(generation, _)| *generation == major);
+        let loaded = context.load(cubin.map(|(_, image)| *image))?;
+        info.driver = format!("{}, {loaded}", info.driver);
         Ok(Self { info, context: Arc::new(context), meter: OnceLock::new() })
     }
 }
@@ -95,6 +114,29 @@ impl Device for Cuda {
             .map_err(|error| refused(error, "cuCtxSynchronize", &self.context.name, 0))
     }
 
+    fn ensure_resident(&self, data: Resident) -> Result<(), GpuError> {
+        self.context.enter()?;
+        let device = self.context.name.clone();
+        let mut on = 0_i32;
+        let room = ptr::from_mut(&mut on).cast();
+        // SAFETY: writes a number of 32 bits; the address is not read from.
+        let code = unsafe {
+            sys::cuPointerGetAttribute(
+                room,
+                Pointer::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                data.address(),
+            )
+        };
+        match code {
+            CUresult::CUDA_SUCCESS if usize::try_from(on) == Ok(self.info.number) => Ok(()),
+            CUresult::CUDA_SUCCESS => Err(GpuError::Elsewhere { device, on: format!("cuda:{on}") }),
+            CUresult::CUDA_ERROR_INVALID_VALUE => {
+                Err(GpuError::Elsewhere { device, on: "no device".into() })
+            }
+            code => Err(refused(DriverError(code), "cuPointerGetAttribute", &device, 0)),
+        }
+    }
+
     fn joules(&self) -> Result<f64, String> {
         let meter = self.meter.get_or_init(|| Meter::of(&bus_address(self.context.device)?));
         meter.as_ref().map_err(Clone::clone)?.joules()
@@ -105,7 +147,7 @@ impl Device for Cuda {
 fn bus_address(device: sys::CUdevice) -> Result<CString, String> {
     let mut text = [0_u8; 64];
     let (room, len) = (text.as_mut_ptr().cast::<c_char>(), text.len() as i32);
-    // SAFETY: writes no more than so many bytes.
+    // SAFETY: writes at most `len` bytes.
     let code = unsafe { sys::cuDeviceGetPCIBusId(room, len, device) };
     let address = CStr::from_bytes_until_nul(&text).map(CStr::to_owned);
     match (code.result(), address) {
@@ -122,6 +164,11 @@ fn count() -> Result<usize, GpuError> {
     if !unsafe { sys::is_culib_present() } {
         return Err(no_driver);
     }
+    let version = version();
+    if version < OLDEST {
+        let reason = format!("it has {}, expected {}", shown(version), shown(OLDEST));
+        return Err(GpuError::DriverTooOld { api: Api::Cuda, reason, expected: EXPECTED });
+    }
     let count = result::init().and_then(|()| result::device::get_count());
     match count {
         Ok(0) => Err(GpuError::NoDevices { api: Api::Cuda }),
@@ -133,6 +180,19 @@ fn count() -> Result<usize, GpuError> {
     }
 }
 
+/// The version of CUDA that the driver is of.
+fn version() -> i32 {
+    let mut version = 0;
+    // SAFETY: writes one number; a failure leaves zero.
+    unsafe { sys::cuDriverGetVersion(&mut version) };
+    version
+}
+
+/// A version as NVIDIA writes it.
+fn shown(version: i32) -> String {
+    format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
+}
+
 fn info(number: usize) -> Result<(sys::CUdevice, Info), GpuError> {
     let unnamed = format!("cuda:{number}");
     let refused = |call| move |error| refused(error, call, &format!("cuda:{number}"), 0);
@@ -142,10 +202,7 @@ fn info(number: usize) -> Result<(sys::CUdevice, Info), GpuError> {
     let memory = unsafe { result::device::total_mem(device) };
     let memory = memory.map_err(refused("cuDeviceTotalMem"))? as u64;
     let units = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) as u32;
-    let mut version = 0;
-    // SAFETY: writes one number; a failure leaves zero.
-    unsafe { sys::cuDriverGetVersion(&mut version) };
-    let driver = format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
+    let driver = shown(version());
     let generation = Some(major(device));
     // in kHz
     let clock = u64::try_from(attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE));
@@ -175,9 +232,7 @@ fn refused(error: DriverError, call: &'static str, device: &str, bytes: usize) -
     };
     match error.0 {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => GpuError::NoMemory { device, bytes },
-        CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE | CUresult::CUDA_ERROR_DEVICE_NOT_LICENSED => {
-            GpuError::Busy { device }
-        }
+        CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => GpuError::Busy { device },
         CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
         | CUresult::CUDA_ERROR_INVALID_PTX
         | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
@@ -189,13 +244,21 @@ fn refused(error: DriverError, call: &'static str, device: &str, bytes: usize) -
 }
 
 impl Context {
-    /// Compiles the kernels.
-    fn load(&mut self) -> Result<(), GpuError> {
+    /// Loads the kernels from `cubin`, or from the PTX if the driver does not take that. Returns which it was.
+    fn load(&mut self, cubin: Option<&[u8]>) -> Result<&'static str, GpuError> {
         self.enter()?;
-        let image = CString::new(PTX).expect("a text without zeros");
-        // SAFETY: the text is PTX and ends with a zero.
-        let module = unsafe { result::module::load_data(image.as_ptr().cast()) };
-        let module = module.map_err(|error| refused(error, "cuModuleLoadData", &self.name, 0))?;
+        // SAFETY: an image of machine code tells its length.
+        let load = |image: &[u8]| unsafe { result::module::load_data(image.as_ptr().cast()) };
+        // a driver may be older than the compiler of the machine code
+        let (module, loaded) = match cubin.map(load) {
+            Some(Ok(module)) => (module, "machine code"),
+            _ => {
+                let text = CString::new(PTX).expect("a text without zeros");
+                let module = load(text.as_bytes_with_nul());
+                let refused = |error| refused(error, "cuModuleLoadData", &self.name, 0);
+                (module.map_err(refused)?, "PTX")
+            }
+        };
         for &kernel in Kernel::ALL {
             let name = CString::new(kernel.name()).expect("a name without zeros");
             // SAFETY: the module was just loaded, and lives as long as the context.
@@ -204,7 +267,7 @@ impl Context {
                 function.map_err(|error| refused(error, "cuModuleGetFunction", &self.name, 0))?;
             self.functions.insert(kernel, function);
         }
-        Ok(())
+        Ok(loaded)
     }
 
     /// Makes the context the calling thread's.
@@ -274,7 +337,7 @@ impl CudaLane {
                 // SAFETY: the memory is freed when the lane is dropped.
                 let start = unsafe { result::malloc_host(bytes, 0) };
                 let start = start.map_err(lane.refused("cuMemHostAlloc", bytes))?.cast::<u8>();
-                // SAFETY: so many bytes were just allocated.
+                // SAFETY: `bytes` bytes were just allocated.
                 unsafe { ptr::write_bytes(start, 0, bytes) };
                 Input::Pinned { start, bytes }
             }
@@ -296,7 +359,7 @@ impl CudaLane {
 
     fn host(&mut self) -> &mut [u8] {
         match &mut self.input {
-            // SAFETY: the lane's own memory, of so many bytes, all of which were set.
+            // SAFETY: the lane's own memory of `bytes` bytes, all of which were set.
             Input::Pinned { start, bytes } => unsafe { slice::from_raw_parts_mut(*start, *bytes) },
             Input::Pageable(bytes) => bytes,
         }

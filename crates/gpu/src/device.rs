@@ -80,6 +80,15 @@ pub trait Device: Send + Sync {
         Ok(())
     }
 
+    /// Checks that `data` are in this device's memory, as far as its driver tells.
+    ///
+    /// # Errors
+    /// [`GpuError::Elsewhere`] if they are not.
+    fn ensure_resident(&self, data: Resident) -> Result<(), GpuError> {
+        let _ = data;
+        Ok(())
+    }
+
     /// Joules that the device has used since some moment in the past.
     ///
     /// # Errors

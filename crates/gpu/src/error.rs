@@ -51,7 +51,7 @@ pub enum GpuError {
     },
     /// The device, or the host for it, has no memory left.
     #[error(
-        "{device} has no memory left for {bytes} bytes more; end what else runs there, or use smaller segments"
+        "{device} has no memory left for {bytes} bytes more; end other programs on it, or use the CPU"
     )]
     NoMemory {
         /// The device.
@@ -145,6 +145,14 @@ pub enum GpuError {
         device: String,
         /// How many bytes.
         len: usize,
+    },
+    /// The bytes are not in the device's memory.
+    #[error("the bytes are on {on}, expected {device}")]
+    Elsewhere {
+        /// The device that was to take them.
+        device: String,
+        /// Where they are: another device, or none.
+        on: String,
     },
     /// A segment is too short for the largest chunk, or too long for the kernels.
     #[error("segments of {segment} bytes, expected {least} to {most}")]

@@ -34,6 +34,10 @@ impl Device for KeptLanes {
         self.device.settle()
     }
 
+    fn ensure_resident(&self, data: Resident) -> Result<(), GpuError> {
+        self.device.ensure_resident(data)
+    }
+
     fn lane(&self, bytes: usize, memory: Memory) -> Result<Box<dyn Lane>, GpuError> {
         let mut free = self.free.lock().expect("no one panics while it has the lanes");
         let found = free.iter().position(|&(len, kind, _)| (len, kind) == (bytes, memory));

@@ -37,6 +37,8 @@ mod simulated;
 mod trace;
 mod work;
 
+#[doc(hidden)]
+pub use choice::open_cuda_with;
 pub use choice::{Choice, Listed, Name, list, open};
 pub use device::{Api, Argument, Device, Info, Lane, Memory, Resident, Slot};
 pub use error::GpuError;
@@ -45,8 +47,8 @@ pub use kernel::{CODE_SIZES, Kernel, SPARE, STRIP, TILE, opencl_source};
 pub use opencl::OpenCl;
 pub use pipeline::{Chunk, OnLoss, Piece, RunError, Settings, Summary, run};
 pub use rates::{
-    Decision, ResidentRates, cpu_rate, decide, device_rate, lane_time, page_rate, resident_rates,
-    sample, upload_rate,
+    Decision, ResidentRates, compared, cpu_chunks, cpu_rate, decide, device_rate, lane_time,
+    page_rate, resident_rates, sample, upload_rate,
 };
 pub use resident::cut_resident;
 pub use simulated::{Arrays, Fault, Simulated};

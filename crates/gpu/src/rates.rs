@@ -6,11 +6,34 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use onefold_cdc::{Chunker, cut_points_parallel};
-use onefold_fingerprint::{Fingerprint, Fingerprinter};
+use onefold_fingerprint::Fingerprinter;
 
 use crate::work::{Room, Selected, hash, launch_hash, prepare_hash, write_chunks};
-use crate::{Choice, Listed, Name};
+use crate::{Choice, Chunk, Listed, Name};
 use crate::{Device, GpuError, Memory, Range, RunError, Settings, Slot, Work, list, open, run};
+
+/// How long the device takes to cut and, if wanted, fingerprint `data`, all chunks of which must be those `expected`.
+///
+/// # Errors
+/// [`GpuError::Wrong`] if they are not.
+pub fn compared(
+    device: &dyn Device,
+    chunker: &Chunker,
+    settings: &Settings,
+    data: &[u8],
+    expected: &[Chunk],
+) -> Result<Duration, RunError> {
+    let mut found = Vec::with_capacity(expected.len());
+    let summary = run(device, chunker, settings, data, |piece| {
+        found.extend(piece.chunks());
+        Ok(())
+    })?;
+    if found != expected {
+        let what = format!("other chunks of {} bytes than the CPU's", data.len());
+        return Err(GpuError::Wrong { device: device.info().to_string(), what }.into());
+    }
+    Ok(summary.elapsed)
+}
 
 /// Bytes a second of `data` through the device: cut and, if wanted, fingerprinted. The best of `rounds` after one
 /// that is compared with the CPU.
@@ -24,16 +47,8 @@ pub fn device_rate(
     data: &[u8],
     rounds: u32,
 ) -> Result<f64, RunError> {
-    let mut found = Vec::new();
-    let mut best = run(device, chunker, settings, data, |piece| {
-        found.extend(piece.chunks().map(|chunk| (chunk.end as usize, chunk.fingerprint)));
-        Ok(())
-    })?
-    .elapsed;
-    if found != on_cpu(chunker, settings.fingerprinter.as_ref(), data) {
-        let what = format!("other chunks of {} bytes than the CPU's", data.len());
-        return Err(GpuError::Wrong { device: device.info().to_string(), what }.into());
-    }
+    let expected = cpu_chunks(chunker, settings.fingerprinter.as_ref(), data);
+    let mut best = compared(device, chunker, settings, data, &expected)?;
     for _ in 0..rounds {
         best = best.min(run(device, chunker, settings, data, |_| Ok(()))?.elapsed);
     }
@@ -53,7 +68,7 @@ pub fn cpu_rate(
     for _ in 0..rounds.max(1) {
         let start = Instant::now();
         match threads.get() {
-            1 => drop(std::hint::black_box(on_cpu(chunker, fingerprinter, data))),
+            1 => drop(std::hint::black_box(cpu_chunks(chunker, fingerprinter, data))),
             _ => on_threads(chunker, fingerprinter, data, threads),
         }
         best = best.min(start.elapsed());
@@ -311,18 +326,18 @@ pub fn sample(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The ends and fingerprints of all chunks, by one thread of the CPU.
-fn on_cpu(
+/// All chunks of `data`, fingerprinted if wanted, by one thread of the CPU.
+pub fn cpu_chunks(
     chunker: &Chunker,
     fingerprinter: Option<&Fingerprinter>,
     data: &[u8],
-) -> Vec<(usize, Option<Fingerprint>)> {
+) -> Vec<Chunk> {
     const TOGETHER: usize = 64;
     let (mut found, mut fingerprints) = (Vec::new(), Vec::new());
     let mut waiting: Vec<&[u8]> = Vec::new();
     let mut start = 0;
     for end in chunker.cut_points(data) {
-        found.push((end, None));
+        found.push(Chunk { start: start as u64, end: end as u64, fingerprint: None });
         if let Some(hasher) = fingerprinter {
             waiting.push(&data[start..end]);
             if waiting.len() == TOGETHER {
@@ -334,8 +349,8 @@ fn on_cpu(
     }
     if let Some(hasher) = fingerprinter {
         hasher.fingerprint_many(&waiting, &mut fingerprints);
-        for (one, fingerprint) in found.iter_mut().zip(fingerprints) {
-            one.1 = Some(fingerprint);
+        for (chunk, fingerprint) in found.iter_mut().zip(fingerprints) {
+            chunk.fingerprint = Some(fingerprint);
         }
     }
     found

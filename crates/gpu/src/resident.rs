@@ -17,8 +17,8 @@ const SEGMENT: usize = 64 << 20;
 /// finds.
 ///
 /// # Errors
-/// Work that no device can do, [`GpuError::NotResident`] for a device that takes no addresses, and what the
-/// device reports.
+/// Work that no device can do, [`GpuError::NotResident`] for a device that takes no addresses,
+/// [`GpuError::Elsewhere`] for bytes in other memory, and what the device reports.
 pub fn cut_resident(
     device: &dyn Device,
     chunker: &Chunker,
@@ -26,6 +26,9 @@ pub fn cut_resident(
     data: Resident,
 ) -> Result<Vec<Chunk>, GpuError> {
     let max = Work::new(chunker, fingerprinter)?.sizes().max();
+    if !data.is_empty() {
+        device.ensure_resident(data)?;
+    }
     cut_by_segments(device, chunker, fingerprinter, data, SEGMENT.max(8 * max))
 }
 

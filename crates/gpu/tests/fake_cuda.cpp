@@ -12,6 +12,7 @@ enum {
     NO_DEVICE = 100,
     INVALID_VALUE = 1,
     NOT_FOUND = 500,
+    NO_BINARY_FOR_GPU = 209,
     UNSUPPORTED_PTX_VERSION = 222,
     LAUNCH_FAILED = 719,
 };
@@ -34,7 +35,7 @@ Result cuInit(unsigned) { return is_wrong("no device") ? NO_DEVICE : SUCCESS; }
 
 Result cuDriverGetVersion(int *version)
 {
-    *version = 12040;
+    *version = is_wrong("ancient driver") ? 10020 : 12040;
     return SUCCESS;
 }
 
@@ -96,8 +97,11 @@ Result cuCtxSynchronize() { return needs_context(); }
 Result cuModuleLoadData(void **module, const void *image)
 {
     const char *text = static_cast<const char *>(image);
-    bool is_ptx = strstr(text, ".version 7.0\n") != nullptr && strstr(text, ".target sm_80") != nullptr;
     *module = const_cast<void *>(image);
+    if (memcmp(text, "\x7f" "ELF", 4) == 0) {
+        return is_wrong("new code") ? NO_BINARY_FOR_GPU : needs_context();
+    }
+    bool is_ptx = strstr(text, ".version 7.0\n") != nullptr && strstr(text, ".target sm_80") != nullptr;
     return is_wrong("old driver") || !is_ptx ? UNSUPPORTED_PTX_VERSION : needs_context();
 }
 
@@ -163,6 +167,14 @@ Result cuMemFree_v2(u64 address)
 {
     free(reinterpret_cast<void *>(address));
     return SUCCESS;
+}
+
+// Every address is of the device, of another, or of none.
+Result cuPointerGetAttribute(void *value, int attribute, u64)
+{
+    // 9: the number of the device
+    *static_cast<int *>(value) = is_wrong("other device") ? 1 : 0;
+    return attribute != 9 || is_wrong("host memory") ? INVALID_VALUE : needs_context();
 }
 
 Result cuMemcpyHtoDAsync_v2(u64 to, const void *from, size_t bytes, void *)

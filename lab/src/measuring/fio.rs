@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use xtask::programs::run_while;
 
 /// How often it is checked whether fio and the server have ended: times are those of fio's own clock.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -43,21 +43,10 @@ pub(crate) fn over_nbd(uri: &str, jobs: u64, dedupe: u64, seed: u64, report: &Pa
 
 /// Runs `fio` to its end. Ends it early if `check` fails, because fio may wait for a server that ended.
 pub(crate) fn run(fio: &mut Command, mut check: impl FnMut() -> Result<()>) -> Result<()> {
-    let mut child = fio.stdin(Stdio::null()).spawn().context("fio")?;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if let Err(ended) = check() {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(ended);
-        }
-        thread::sleep(LOOK_EVERY);
-    };
+    let ran = run_while(fio.stdin(Stdio::null()), LOOK_EVERY, &mut check);
+    // where the server ended, that is why fio failed
     check()?;
-    ensure!(status.success(), "fio ended with {status}");
-    Ok(())
+    ran
 }
 
 impl Reported {

@@ -17,7 +17,7 @@
 
 mod debian;
 mod deny;
-mod files;
+pub(crate) mod files;
 mod macos;
 mod program;
 mod sbom;

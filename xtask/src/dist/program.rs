@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::zig::Zig;
+use crate::gpu_kernels;
 use crate::programs;
 use crate::workspace::{self, Cargo};
 
@@ -65,13 +66,16 @@ pub(crate) fn build_static(
     built(&into.join(target.triple).join("release/onefold"))
 }
 
-/// Builds the program with everything in it, for this machine.
+/// Builds the program with everything in it, for this machine: with machine code for GPUs as well.
 ///
 /// # Errors
 ///
-/// If it does not build.
+/// If the compiler of the machine code cannot be had, or the program does not build.
 pub(crate) fn build_dynamic(cargo: Cargo, source: &Path, into: &Path) -> Result<PathBuf> {
+    let cubins = into.join("cubins");
+    gpu_kernels::write_cubins(cargo, &cubins)?;
     let mut command = release(cargo, source, into)?;
+    command.env("ONEFOLD_CUBINS", cubins);
     command.env("CFLAGS", c_flags(source, into)?);
     programs::succeed(&mut command)?;
     built(&into.join("release/onefold"))

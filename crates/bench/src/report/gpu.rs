@@ -2,196 +2,207 @@
 
 use super::page::{Block, Cell, Column, Page, Section, Table};
 use crate::Record;
-use crate::gpu::{Bound, Energy, Pages, Results, Step};
+use crate::gpu::{Bound, Energy, Pages, Rate, Results, Step, Target, Transfer};
 
 /// A page about one device.
 pub fn of_gpu(record: &Record<Results>) -> Page {
     let Record { header, results } = record;
-    let mut lead = vec![
-        format!(
-            "{} with {}, beside {} threads of {}. Every rate is the best of {} rounds on {} bytes of \
-             random data in memory.",
-            results.device,
-            results.driver,
-            results.threads,
-            header.machine.cpu_model,
-            results.rounds,
-            results.bytes,
-        ),
-        format!(
-            "All chunks and fingerprints of {} bytes of mixed data were those of the CPU.",
-            results.equal_bytes
-        ),
-    ];
+    let of_whom = format!(
+        "{} with {}, beside {} threads of {}. Every rate is the best of {} rounds on {} bytes of random data in memory.",
+        results.device,
+        results.driver,
+        results.threads,
+        header.machine.cpu_model,
+        results.rounds,
+        results.bytes,
+    );
+    let sections = gpu_tables(results).into_iter().map(|(heading, table)| Section {
+        heading: heading.into(),
+        blocks: vec![Block::Table(table)],
+        ..Section::default()
+    });
+    Page {
+        title: "What a GPU gains".into(),
+        lead: [of_whom].into_iter().chain(gpu_notes(results)).collect(),
+        sections: sections.collect(),
+    }
+}
+
+/// What a reader of the tables must know, a sentence each.
+pub fn gpu_notes(results: &Results) -> Vec<String> {
+    let mut notes = vec![format!(
+        "All chunks and fingerprints of {} bytes of mixed data were those of the CPU.",
+        results.equal_bytes
+    )];
     if results.is_cpu {
-        lead.push(
+        notes.push(
             "This device is the CPU in another form: the figures say nothing of a GPU.".into(),
         );
     }
     if let Some(reason) = &results.energy_missing {
-        lead.push(format!("The energy was not measured: {reason}."));
+        notes.push(format!("The energy was not measured: {reason}."));
     }
     if !results.is_complete {
-        lead.push("The measurement was stopped before its end.".into());
+        notes.push("The measurement was stopped before its end.".into());
     }
-    let mut sections =
-        vec![section("Rates", rates(results)), section("Copies", transfers(results))];
+    notes
+}
+
+/// All that was measured: tables under headings.
+pub fn gpu_tables(results: &Results) -> Vec<(&'static str, Table)> {
+    let mut tables = vec![
+        ("Rates", table(rates(), &results.rates)),
+        ("Copies (figures 3 and 6 of Shredder)", table(transfers(), &results.transfers)),
+    ];
     for (figure, heading) in [
-        (5, "Double buffering (figure 5 of Shredder)"),
+        (5, "Double buffering (figure 5)"),
         (9, "Segments at work (figure 9)"),
         (11, "Shared memory (figure 11)"),
         (12, "CPU and GPU (figure 12)"),
     ] {
-        let steps: Vec<&Step> = results.steps.iter().filter(|step| step.figure == figure).collect();
-        if !steps.is_empty() {
-            sections.push(section(heading, table_of(&steps)));
-        }
+        let of_figure = results.steps.iter().filter(|step| step.figure == figure);
+        tables.push((heading, table(steps(), of_figure)));
     }
-    if let Some(pages) = &results.pages {
-        sections.push(section("SHA3-256 of pages", table_of_pages(pages)));
-    }
-    if !results.energy.is_empty() {
-        sections.push(section("Energy", energy(results)));
-    }
-    if !results.targets.is_empty() {
-        sections.push(section("Targets", targets(results)));
-    }
-    Page { title: "What a GPU gains".into(), lead, sections }
+    tables.push(("SHA3-256 of pages", table(pages(), &results.pages)));
+    tables.push(("Energy", table(energy(), &results.energy)));
+    tables.push(("Targets", table(targets(), &results.targets)));
+    tables.retain(|(_, table)| !table.rows.is_empty());
+    tables
 }
 
-fn section(heading: &str, table: Table) -> Section {
-    let blocks = vec![Block::Table(table)];
-    Section { heading: heading.into(), blocks, ..Section::default() }
+/// A column, and its cell in the row of a `T`.
+type Shown<T> = (Column, Box<dyn Fn(&T) -> Cell>);
+
+fn table<'a, T: 'a>(columns: Vec<Shown<T>>, items: impl IntoIterator<Item = &'a T>) -> Table {
+    let row = |item| columns.iter().map(|(_, cell)| cell(item)).collect();
+    let rows = items.into_iter().map(row).collect();
+    Table { columns: columns.into_iter().map(|(column, _)| column).collect(), rows }
 }
 
-fn gigabytes(rate: impl Into<Option<f64>>) -> Cell {
-    let rate: Option<f64> = rate.into();
-    Cell::number(rate.map(|rate| rate / 1e9), 2)
+fn words<T>(name: &str, explanation: &str, of: fn(&T) -> &str) -> Shown<T>
+where
+    T: 'static,
+{
+    (Column::text(name, explanation), Box::new(move |item| Cell::text(of(item))))
 }
 
-fn rates(results: &Results) -> Table {
-    let columns = vec![
-        Column::text("algorithm", "the rule"),
-        Column::text("fingerprint", "the function, if chunks were fingerprinted"),
-        Column::number("device GB/s", "from memory of the host, copies included"),
-        Column::number("1 thread GB/s", "the CPU"),
-        Column::number("all threads GB/s", "the CPU"),
-        Column::number(
+/// A number with so many decimal places, where there is one.
+fn number<T, N>(name: &str, explanation: &str, places: usize, of: fn(&T) -> N) -> Shown<T>
+where
+    T: 'static,
+    N: Into<Option<f64>> + 'static,
+{
+    (Column::number(name, explanation), Box::new(move |item| Cell::number(of(item), places)))
+}
+
+/// Bytes a second, where they are known.
+fn rate<T, N>(name: &str, explanation: &str, of: fn(&T) -> N) -> Shown<T>
+where
+    T: 'static,
+    N: Into<Option<f64>> + 'static,
+{
+    let gigabytes = move |item: &T| of(item).into().map(|rate| rate / 1e9);
+    (Column::number(name, explanation), Box::new(move |item| Cell::number(gigabytes(item), 2)))
+}
+
+fn rates() -> Vec<Shown<Rate>> {
+    vec![
+        words("algorithm", "the rule", |rate| &rate.algorithm),
+        words("fingerprint", "the function, if chunks were fingerprinted", |rate| {
+            rate.fingerprint.as_deref().unwrap_or_default()
+        }),
+        rate("device GB/s", "from memory of the host, copies included", |rate: &Rate| {
+            rate.device_bytes_per_second
+        }),
+        rate("1 thread GB/s", "the CPU", |rate: &Rate| rate.cpu_bytes_per_second),
+        rate("all threads GB/s", "the CPU", |rate: &Rate| rate.all_threads_bytes_per_second),
+        rate(
             "resident search GB/s",
             "data in the device's memory, until candidates are here",
+            |rate: &Rate| rate.resident_search_bytes_per_second,
         ),
-        Column::number("resident cut GB/s", "the same until cut-points are"),
-        Column::number("resident fingerprint GB/s", "the same of fingerprints"),
-    ];
-    let row = |rate: &crate::gpu::Rate| {
-        vec![
-            Cell::text(&rate.algorithm),
-            Cell::text(rate.fingerprint.as_deref().unwrap_or_default()),
-            gigabytes(rate.device_bytes_per_second),
-            gigabytes(rate.cpu_bytes_per_second),
-            gigabytes(rate.all_threads_bytes_per_second),
-            gigabytes(rate.resident_search_bytes_per_second),
-            gigabytes(rate.resident_cut_bytes_per_second),
-            gigabytes(rate.resident_fingerprint_bytes_per_second),
-        ]
-    };
-    Table { columns, rows: results.rates.iter().map(row).collect() }
+        rate("resident cut GB/s", "the same until cut-points are", |rate: &Rate| {
+            rate.resident_cut_bytes_per_second
+        }),
+        rate("resident fingerprint GB/s", "the same of fingerprints", |rate: &Rate| {
+            rate.resident_fingerprint_bytes_per_second
+        }),
+    ]
 }
 
-fn transfers(results: &Results) -> Table {
-    let columns = vec![
-        Column::number("bytes", "of one copy"),
-        Column::number("pinned GB/s", "from pinned memory to the device"),
-        Column::number("pageable GB/s", "from ordinary memory"),
-        Column::number("pinned ms", "to get the memory"),
-        Column::number("pageable ms", "to get the memory"),
-    ];
-    let rows = results.transfers.iter().map(|transfer| {
-        vec![
-            Cell::number(transfer.bytes as f64, 0),
-            gigabytes(transfer.pinned_bytes_per_second),
-            gigabytes(transfer.pageable_bytes_per_second),
-            Cell::number(1e3 * transfer.pinned_seconds, 3),
-            Cell::number(1e3 * transfer.pageable_seconds, 3),
-        ]
-    });
-    Table { columns, rows: rows.collect() }
+fn transfers() -> Vec<Shown<Transfer>> {
+    vec![
+        number("bytes", "of one copy", 0, |copy: &Transfer| copy.bytes as f64),
+        rate("pinned GB/s", "from pinned memory to the device", |copy: &Transfer| {
+            copy.pinned_bytes_per_second
+        }),
+        rate("pageable GB/s", "from ordinary memory", |copy: &Transfer| {
+            copy.pageable_bytes_per_second
+        }),
+        number("pinned ms", "to get the memory", 3, |copy: &Transfer| 1e3 * copy.pinned_seconds),
+        number("pageable ms", "to get the memory", 3, |copy: &Transfer| {
+            1e3 * copy.pageable_seconds
+        }),
+    ]
 }
 
-fn table_of(steps: &[&Step]) -> Table {
-    let columns = vec![
-        Column::text("what", "what was measured"),
-        Column::number("GB/s", "cut with Rabin, without fingerprints"),
-        Column::number("times", "as fast as the first"),
-        Column::number("paper", "the same in the paper, where it tells"),
-    ];
-    let row = |step: &&Step| {
-        vec![
-            Cell::text(&step.name),
-            gigabytes(step.bytes_per_second),
-            Cell::number(step.ratio, 2),
-            Cell::number(step.paper, 2),
-        ]
-    };
-    Table { columns, rows: steps.iter().map(row).collect() }
+fn steps() -> Vec<Shown<Step>> {
+    vec![
+        words("what", "what was measured", |step| &step.name),
+        rate("GB/s", "cut with Rabin, without fingerprints", |step: &Step| step.bytes_per_second),
+        number("times", "as fast as the first", 2, |step: &Step| step.ratio),
+        number("paper", "the same in the paper, where it tells", 2, |step: &Step| step.paper),
+    ]
 }
 
-fn table_of_pages(pages: &Pages) -> Table {
-    let columns = vec![
-        Column::number("page", "bytes"),
-        Column::number("GB/s", "pages in the device's memory, without copies"),
-        Column::number("bound GB/s", "if only the rounds' instructions took time"),
-        Column::number("instructions", "of a round"),
-        Column::number("units", "multiprocessors"),
-        Column::number("clock GHz", "the highest"),
-    ];
-    let of_bound =
-        |part: fn(&Bound) -> f64, places| Cell::number(pages.bound.as_ref().map(part), places);
-    let row = vec![
-        Cell::number(pages.page_bytes as f64, 0),
-        gigabytes(pages.bytes_per_second),
-        of_bound(|bound| bound.bytes_per_second / 1e9, 2),
-        of_bound(|bound| bound.instructions_per_round as f64, 0),
-        of_bound(|bound| f64::from(bound.units), 0),
-        of_bound(|bound| bound.clock_hz as f64 / 1e9, 2),
-    ];
-    Table { columns, rows: vec![row] }
+fn pages() -> Vec<Shown<Pages>> {
+    fn bound(pages: &Pages, part: fn(&Bound) -> f64) -> Option<f64> {
+        pages.bound.as_ref().map(part)
+    }
+    vec![
+        number("page", "bytes", 0, |pages: &Pages| pages.page_bytes as f64),
+        rate("GB/s", "pages in the device's memory, without copies", |pages: &Pages| {
+            pages.bytes_per_second
+        }),
+        rate("bound GB/s", "if only the rounds' instructions took time", |pages| {
+            bound(pages, |bound| bound.bytes_per_second)
+        }),
+        number("instructions", "of a round", 0, |pages| {
+            bound(pages, |bound| bound.instructions_per_round as f64)
+        }),
+        number("units", "multiprocessors", 0, |pages| bound(pages, |bound| f64::from(bound.units))),
+        number("clock GHz", "the highest", 2, |pages| {
+            bound(pages, |bound| bound.clock_hz as f64 / 1e9)
+        }),
+    ]
 }
 
-fn energy(results: &Results) -> Table {
-    let columns = vec![
-        Column::text("algorithm", "the rule"),
-        Column::text("fingerprint", "the function"),
-        Column::number("J/GB", "what the device used, idle power included, for what it cut"),
-        Column::number("W", "the mean"),
-        Column::number("seconds", "how long it ran"),
-    ];
-    let row = |energy: &Energy| {
-        vec![
-            Cell::text(&energy.algorithm),
-            Cell::text(&energy.fingerprint),
-            Cell::number(energy.joules / (energy.bytes as f64 / 1e9), 2),
-            Cell::number(energy.joules / energy.seconds, 1),
-            Cell::number(energy.seconds, 2),
-        ]
-    };
-    Table { columns, rows: results.energy.iter().map(row).collect() }
+fn energy() -> Vec<Shown<Energy>> {
+    vec![
+        words("algorithm", "the rule", |energy| &energy.algorithm),
+        words("fingerprint", "the function", |energy| &energy.fingerprint),
+        number(
+            "J/GB",
+            "what the device used, idle power included, for what it cut",
+            2,
+            |energy: &Energy| energy.joules / (energy.bytes as f64 / 1e9),
+        ),
+        number("W", "the mean", 1, |energy: &Energy| energy.joules / energy.seconds),
+        number("seconds", "how long it ran", 2, |energy: &Energy| energy.seconds),
+    ]
 }
 
-fn targets(results: &Results) -> Table {
-    let columns = vec![
-        Column::text("target", "what was aimed at"),
-        Column::number("wanted", "at least"),
-        Column::number("found", "what was measured"),
-        Column::text("met", "whether it was reached"),
-    ];
-    let rows = results.targets.iter().map(|target| {
-        vec![
-            Cell::text(&target.what),
-            Cell::number(target.wanted, 2),
-            Cell::number(target.found, 2),
-            Cell::text(if target.is_met() { "yes" } else { "no" }),
-        ]
-    });
-    Table { columns, rows: rows.collect() }
+fn targets() -> Vec<Shown<Target>> {
+    vec![
+        words("target", "what was aimed at", |target| &target.what),
+        number("wanted", "at least", 2, |target: &Target| target.wanted),
+        number("found", "what was measured", 2, |target: &Target| target.found),
+        words(
+            "met",
+            "whether it was reached",
+            |target: &Target| {
+                if target.is_met() { "yes" } else { "no" }
+            },
+        ),
+    ]
 }

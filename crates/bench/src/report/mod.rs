@@ -21,7 +21,7 @@ mod tables;
 
 pub use curves::{Curve, Scale, curves, picture};
 #[cfg(feature = "gpu")]
-pub use gpu::of_gpu;
+pub use gpu::{gpu_notes, gpu_tables, of_gpu};
 pub use page::{Block, Cell, Choice, Column, Figure, Folded, Page, Section, Table, WideFigure};
 pub use plot::{Bar, bars};
 pub use run::of_run;

@@ -184,6 +184,34 @@ fn a_device_that_is_lost_during_a_backup_is_named_and_auto_takes_none_that_is_sl
 }
 
 #[test]
+fn what_is_wrong_with_a_gpu_is_said_with_what_to_do_and_auto_uses_the_cpu() {
+    let lab = Lab::new();
+    let drivers = lab.path("drivers");
+    fs::create_dir(&drivers).unwrap();
+    if !build_fake_cuda(&drivers) {
+        return;
+    }
+    lab.write("data", random(1, 100_000));
+    let cpu = lab.ok("chunk data").stdout;
+    for (wrong, says) in [
+        ("none", "cuda has a driver here but no devices"),
+        ("ancient driver", "it has CUDA 10.2, expected CUDA 11.0; install NVIDIA's driver 450"),
+        ("old driver", "the driver of cuda is too old: an error; install NVIDIA's driver 450"),
+        ("old device", "too old for the kernels: compute capability 7, expected 8.0"),
+        ("busy", "is in use by a process that shares it with no other; wait for its end, or"),
+        ("memory", "has no memory left for "),
+        ("memory", "end other programs on it, or use the CPU"),
+    ] {
+        let run = |line: &str| with_cuda(&lab, &drivers, wrong, line, "data");
+        run("chunk data --device cuda").expect(1).says(&[says]);
+        let auto = run("chunk data --device auto --verbose").expect(0);
+        assert_eq!(auto.stdout, cpu, "{wrong}");
+        assert!(auto.stderr.contains("the CPU is used: "), "{wrong}: {auto:#?}");
+        assert!(auto.stderr.contains(says), "{wrong}: {auto:#?}");
+    }
+}
+
+#[test]
 fn bench_run_times_a_device_beside_the_kernels() {
     let lab = Lab::new();
     if !has_opencl(&lab) {

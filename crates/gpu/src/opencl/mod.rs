@@ -268,3 +268,21 @@ fn check(code: c_int, call: &'static str, device: &str, bytes: usize) -> Result<
         _ => Err(GpuError::Failed { device, call, reason: format!("OpenCL's error {code}") }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_told_in_sentences() {
+        let told = |code| check(code, "clFinish", "opencl:0 (it)", 7).unwrap_err().to_string();
+        assert_eq!(check(0, "clFinish", "opencl:0 (it)", 7), Ok(()));
+        let busy = "opencl:0 (it) is in use by a process that shares it with no other; wait for its end, \
+                    or choose another device";
+        assert_eq!(told(CL_DEVICE_NOT_AVAILABLE), busy);
+        for code in OUT_OF_MEMORY {
+            assert!(told(code).starts_with("opencl:0 (it) has no memory left for 7 bytes more; "));
+        }
+        assert_eq!(told(-36), "opencl:0 (it) failed: clFinish: OpenCL's error -36");
+    }
+}

@@ -9,7 +9,8 @@ use std::process::Command;
 use onefold_cdc::{Algorithm, Chunker, Params};
 use onefold_fingerprint::Fingerprinter;
 use onefold_gpu::{
-    Api, Chunk, Info, Name, OnLoss, Resident, Settings, cut_resident, list, open, run,
+    Api, Chunk, Info, Name, OnLoss, Resident, Settings, cut_resident, list, open, open_cuda_with,
+    run,
 };
 use onefold_testkit::{build_fake_cuda, random};
 
@@ -48,7 +49,7 @@ fn cuda_is_like_the_cpu_on_a_driver_that_works() {
     let device = open(CUDA).unwrap();
     println!("{}", device.info());
     let Info { units, driver, generation, clock, .. } = device.info();
-    assert_eq!((*units, &driver[..], *generation), (3, "CUDA 12.4", Some(8)));
+    assert_eq!((*units, &driver[..], *generation), (3, "CUDA 12.4, PTX", Some(8)));
     assert_eq!(*clock, Some(1_500_000_000));
     let before = device.joules().unwrap();
     assert_eq!(device.joules(), Ok(before + 1.0));
@@ -88,6 +89,47 @@ fn cuda_is_like_the_cpu_on_a_driver_that_works() {
     }
 }
 
+/// Machine code is for one generation of devices, and for drivers no older than its compiler.
+#[test]
+fn machine_code_is_loaded_where_device_and_driver_take_it() {
+    const NAME: &str = "cuda::machine_code_is_loaded_where_device_and_driver_take_it";
+    let Some(wrong) = env::var_os(TASK) else {
+        for wrong in ["nothing", "new code"] {
+            with_driver(NAME, wrong);
+        }
+        return;
+    };
+    let loaded = |cubins: &[(u32, &[u8])]| {
+        let device = open_cuda_with(0, cubins).unwrap();
+        assert_like_cpu(&*device, &params_of(Algorithm::Gear)[0], None, &[&random(4, 3000)]);
+        device.info().driver.clone()
+    };
+    let code = b"\x7fELF of a generation";
+    let fitting = if wrong == "nothing" { "CUDA 12.4, machine code" } else { "CUDA 12.4, PTX" };
+    assert_eq!(loaded(&[(9, code), (8, code)]), fitting);
+    assert_eq!(loaded(&[(9, code), (10, code)]), "CUDA 12.4, PTX");
+}
+
+/// Where an array is, is looked up before a kernel reads it.
+#[test]
+fn data_in_other_memory_are_refused() {
+    const NAME: &str = "cuda::data_in_other_memory_are_refused";
+    if env::var_os(TASK).is_none() {
+        for (wrong, on) in [("other device", "cuda:1"), ("host memory", "no device")] {
+            let Some(printed) = with_driver(NAME, wrong) else { return };
+            let told = format!("told: the bytes are on {on}, expected cuda:0 (fake)");
+            assert!(printed.contains(&told), "{wrong}: {printed}");
+        }
+        return;
+    }
+    let device = open(CUDA).unwrap();
+    let chunker = Chunker::new(&Params::for_mean(Algorithm::Gear, 1000).unwrap()).unwrap();
+    let room = random(5, 200);
+    // SAFETY: the driver runs on the host, and there are bytes on both sides.
+    let data = unsafe { Resident::new(room[50..].as_ptr() as u64, 100) };
+    println!("told: {}", cut_resident(&*device, &chunker, None, data).unwrap_err());
+}
+
 /// A device whose energy is not known works as others do.
 #[test]
 fn why_the_energy_is_not_known_is_said() {
@@ -118,6 +160,10 @@ fn what_is_wrong_with_cuda_is_said_in_a_sentence() {
                 "cuda:0 (fake) is too old for the kernels: compute capability 7, expected 8.0",
             ),
             (
+                "ancient driver",
+                "the driver of cuda is too old: it has CUDA 10.2, expected CUDA 11.0; install NVIDIA's driver 450",
+            ),
+            (
                 "old driver",
                 "the driver of cuda is too old: an error; install NVIDIA's driver 450 or later",
             ),
@@ -127,7 +173,7 @@ fn what_is_wrong_with_cuda_is_said_in_a_sentence() {
             ),
             (
                 "memory",
-                "cuda:0 (fake) has no memory left for 20064 bytes more; end what else runs there",
+                "cuda:0 (fake) has no memory left for 20064 bytes more; end other programs on it",
             ),
             ("lost", "cuda:0 (fake) failed: cuStreamSynchronize: unspecified launch failure"),
         ] {
@@ -156,5 +202,6 @@ fn what_is_wrong_with_cuda_is_said_in_a_sentence() {
             }
         }
     }
-    assert_eq!(list()[0].devices.is_ok(), wrong != "no device" && wrong != "none");
+    let unlisted = ["no device", "none", "ancient driver"];
+    assert_eq!(list()[0].devices.is_ok(), unlisted.iter().all(|one| wrong != *one));
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 use onefold_bench::gpu::{Part, Plan, Results, measure};
+use onefold_bench::report::Table;
 use onefold_bench::{FEWEST_ROUNDS, Header, Record, command_line, report};
 use onefold_gpu::{Choice, Device, open};
 use onefold_terminal::outputs::{STANDARD_OUTPUT, make_places, typed, write_text};
@@ -58,7 +59,7 @@ pub(crate) struct Gpu {
     /// energy [default: all]
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     parts: Vec<Part>,
-    /// Stop after so many seconds; what was measured by then is written, and the exit code is 130
+    /// Stop after SECONDS. What was measured until then is written, and the exit code is 130
     #[arg(long, value_name = "SECONDS")]
     limit: Option<u64>,
     /// Write all results as JSON to OUT, or to standard output instead of the tables
@@ -138,96 +139,17 @@ fn record(out: &Path, results: &Results) -> Result<Record<Results>> {
     Ok(Record { header, results: results.clone() })
 }
 
-fn gigabytes(rate: f64) -> String {
-    format!("{:.2}", rate / 1e9)
-}
-
+/// What a terminal shows: the tables of the page.
 fn lines(results: &Results) -> Vec<String> {
-    let mut lines = vec![
-        format!("{}, {}", results.device, results.driver),
-        format!("equal chunks: {} bytes of mixed data", results.equal_bytes),
-    ];
-    if results.is_cpu {
-        lines.push("this is the CPU in another form: the figures say nothing of a GPU".into());
-    }
-    lines.push(String::new());
-    let header = ["Copy of", "Pinned GB/s", "Pageable GB/s", "Pinned ms", "Pageable ms"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for transfer in &results.transfers {
-        rows.push(vec![
-            transfer.bytes.to_string(),
-            gigabytes(transfer.pinned_bytes_per_second),
-            gigabytes(transfer.pageable_bytes_per_second),
-            format!("{:.3}", 1e3 * transfer.pinned_seconds),
-            format!("{:.3}", 1e3 * transfer.pageable_seconds),
-        ]);
-    }
-    lines.extend(table::lines(&rows, &[0, 1, 2, 3, 4]));
-    lines.push(String::new());
-    let header = ["Figure", "What", "GB/s", "Times", "Paper"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for step in &results.steps {
-        rows.push(vec![
-            step.figure.to_string(),
-            step.name.clone(),
-            gigabytes(step.bytes_per_second),
-            format!("{:.2}", step.ratio),
-            step.paper.map_or("-".into(), |paper| format!("{paper:.2}")),
-        ]);
-    }
-    lines.extend(table::lines(&rows, &[0, 2, 3, 4]));
-    lines.push(String::new());
-    let header = [
-        "Algorithm",
-        "Fingerprint",
-        "Device",
-        "1 thread",
-        "All threads",
-        "Resident search",
-        "cut",
-        "hash",
-    ];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for rate in &results.rates {
-        rows.push(vec![
-            rate.algorithm.clone(),
-            rate.fingerprint.clone().unwrap_or("-".into()),
-            gigabytes(rate.device_bytes_per_second),
-            gigabytes(rate.cpu_bytes_per_second),
-            gigabytes(rate.all_threads_bytes_per_second),
-            gigabytes(rate.resident_search_bytes_per_second),
-            gigabytes(rate.resident_cut_bytes_per_second),
-            rate.resident_fingerprint_bytes_per_second.map_or("-".into(), gigabytes),
-        ]);
-    }
-    lines.extend(table::lines(&rows, &[2, 3, 4, 5, 6, 7]));
-    if let Some(pages) = &results.pages {
-        let bound = pages.bound.map(|bound| gigabytes(bound.bytes_per_second));
-        lines.push(format!(
-            "SHA3-256 of pages of {} bytes: {} GB/s; its instructions allow {}",
-            pages.page_bytes,
-            gigabytes(pages.bytes_per_second),
-            bound.map_or("an unknown rate".into(), |bound| format!("{bound} GB/s"))
-        ));
-    }
-    for energy in &results.energy {
-        lines.push(format!(
-            "{} and {}: {:.2} J/GB, {:.1} W",
-            energy.algorithm,
-            energy.fingerprint,
-            energy.joules / (energy.bytes as f64 / 1e9),
-            energy.joules / energy.seconds
-        ));
-    }
-    if let Some(reason) = &results.energy_missing {
-        lines.push(format!("no energy was measured: {reason}"));
-    }
-    for target in &results.targets {
-        let met = if target.is_met() { "met" } else { "not met" };
-        lines.push(format!(
-            "{}: {:.2}, {:.2} wanted, {met}",
-            target.what, target.found, target.wanted
-        ));
+    let mut lines = vec![format!("{}, {}", results.device, results.driver)];
+    lines.extend(report::gpu_notes(results));
+    for (heading, Table { columns, rows }) in report::gpu_tables(results) {
+        lines.extend([String::new(), heading.to_owned()]);
+        let numbers: Vec<usize> = (0..columns.len()).filter(|&at| columns[at].is_number).collect();
+        let names = columns.into_iter().map(|column| column.name).collect();
+        let rows = rows.into_iter().map(|row| row.into_iter().map(|cell| cell.text).collect());
+        let rows: Vec<Vec<String>> = [names].into_iter().chain(rows).collect();
+        lines.extend(table::lines(&rows, &numbers));
     }
     lines
 }

@@ -1,30 +1,27 @@
 //! The campaign on a GPU, in parts: each ends in time, has a record of its own, and leaves what it measured when
 //! it is cut off.
 
+mod pack;
+
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 
+use self::pack::{SANITIZER_WHEEL, pack, sanitizer_folder};
 use crate::outcome::Outcome;
-use crate::programs::on_path;
-use crate::python;
+use crate::programs::{on_path, run_while};
+use crate::record::Commit;
 use crate::workspace::{self, Cargo};
-
-/// What has compute-sanitizer.
-const SANITIZER_WHEEL: &str = "nvidia-cuda-sanitizer-api==13.0.85";
 
 /// How long before the end of its time `bench gpu` stops by itself, so that it can write its record.
 const MARGIN: Duration = Duration::from_secs(20);
-
-/// What may travel to a machine with a GPU.
-const LOAD: u64 = 64 << 20;
 
 /// What to measure on a GPU, and with what.
 #[derive(Args)]
@@ -56,6 +53,9 @@ pub(crate) struct Options {
     /// The folder of records, e.g. docs/records/NAME: the parts write equality.json and so on there
     #[arg(long, required_unless_present = "pack")]
     out: Option<PathBuf>,
+    /// The commit that a packed program was built from
+    #[arg(long, hide = true)]
+    commit: Option<Commit>,
     /// Run nothing: gather in this folder what a machine with a GPU needs
     #[arg(long, value_name = "FOLDER")]
     pack: Option<PathBuf>,
@@ -95,8 +95,9 @@ pub(crate) fn run(cargo: Cargo, options: &Options) -> Result<()> {
     }
     let program = match &options.program {
         Some(program) => std::path::absolute(program)?,
-        None => build(cargo, "onefold")?,
+        None => build(cargo, "onefold", None)?,
     };
+    ensure_device(&program, &options.device)?;
     let out = options.out.as_deref().context("no --out")?;
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let all = Part::value_variants();
@@ -163,7 +164,8 @@ impl Run<'_> {
     fn recorded(&self, what: impl FnOnce(&mut Outcome, &Path) -> Result<()>) -> Result<()> {
         let scratch = std::env::temp_dir().join(format!("onefold-gpu-{}", std::process::id()));
         fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-        let mut outcome = Outcome::begin("cargo xtask")?;
+        let commit = self.options.commit.clone().unwrap_or_else(Commit::current);
+        let mut outcome = Outcome::of(commit, "cargo xtask");
         let done = what(&mut outcome, &scratch);
         if let Err(error) = &done {
             outcome.tell(format!("not to the end: {error:#}"));
@@ -219,20 +221,34 @@ impl Run<'_> {
 
 /// Runs `command`, and kills it if it has not ended at `end`.
 fn run_until(command: &mut Command, end: Instant) -> Result<()> {
-    let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if Instant::now() >= end {
-            child.kill()?;
-            child.wait()?;
-            bail!("{command:?} was cut off: its time was over");
-        }
-        thread::sleep(Duration::from_millis(20));
-    };
-    ensure!(status.success(), "{command:?} ended with {status}");
-    Ok(())
+    let name = format!("{command:?}");
+    run_while(command, Duration::from_millis(20), || {
+        ensure!(Instant::now() < end, "{name} was cut off: its time was over");
+        Ok(())
+    })
+}
+
+/// Checks that `program` can use `device`.
+///
+/// # Errors
+/// Why it cannot.
+fn ensure_device(program: &Path, device: &str) -> Result<()> {
+    let mut list = Command::new(program);
+    let listed = list.args(["devices", "--quick", "--json"]).output();
+    let listed = listed.with_context(|| program.display().to_string())?;
+    ensure!(listed.status.success(), "{list:?} ended with {}", listed.status);
+    let devices: Vec<Value> =
+        serde_json::from_slice(&listed.stdout).with_context(|| format!("{list:?}"))?;
+    let (api, number) = device.split_once(':').unwrap_or((device, "0"));
+    let name = format!("{api}:{number}");
+    if devices.iter().any(|one| one["name"] == *name) {
+        return Ok(());
+    }
+    let reason = devices.iter().find(|one| one["name"] == *api);
+    match reason.and_then(|one| one["reason"].as_str()) {
+        Some(reason) => bail!("nothing was measured: {reason}"),
+        None => bail!("nothing was measured: no device {device} here; `onefold devices` lists all"),
+    }
 }
 
 /// The compute-sanitizer that was `given`, or the one of PATH, or that of NVIDIA's package.
@@ -244,7 +260,7 @@ fn sanitizer(cargo: Cargo, given: Option<&Path>) -> Result<PathBuf> {
     if on_path("compute-sanitizer") {
         return Ok("compute-sanitizer".into());
     }
-    let folder = wheel(cargo).with_context(|| {
+    let folder = sanitizer_folder(cargo).with_context(|| {
         format!(
             "no compute-sanitizer on PATH; name one with --sanitizer, which {SANITIZER_WHEEL} has"
         )
@@ -252,48 +268,11 @@ fn sanitizer(cargo: Cargo, given: Option<&Path>) -> Result<PathBuf> {
     Ok(folder.join("compute-sanitizer"))
 }
 
-/// The folder of programs in NVIDIA's package, which is installed if need be.
-fn wheel(cargo: Cargo) -> Result<PathBuf> {
-    let folder = python::environment(cargo, "cuda-sanitizer", &[SANITIZER_WHEEL], &["--no-deps"])?;
-    let folder = python::site_packages(&folder)?.join("nvidia/cu13/bin");
-    ensure!(folder.join("compute-sanitizer").is_file(), "{}: no program", folder.display());
-    Ok(folder)
-}
-
-/// Gathers in `folder` the programs that a machine with a GPU needs, without what only a debugger reads.
-fn pack(cargo: Cargo, folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let mut bytes = 0;
-    for name in ["onefold", "xtask"] {
-        let to = folder.join(name);
-        let mut strip = Command::new("strip");
-        strip.arg("-o").arg(&to).arg(build(cargo, name)?);
-        ensure!(strip.status().context("strip")?.success(), "{strip:?} failed");
-        bytes += to.metadata()?.len();
-    }
-    match wheel(cargo) {
-        Ok(from) => {
-            for entry in fs::read_dir(&from)?.chain(fs::read_dir(from.with_file_name("lib"))?) {
-                let entry = entry?;
-                let to = folder.join(entry.file_name());
-                fs::copy(entry.path(), &to).with_context(|| to.display().to_string())?;
-            }
-            bytes = 0;
-            for entry in fs::read_dir(folder)? {
-                bytes += entry?.metadata()?.len();
-            }
-        }
-        Err(error) => println!("campaign: packed without compute-sanitizer: {error:#}"),
-    }
-    println!("campaign: {} bytes in {}", bytes, folder.display());
-    ensure!(bytes <= LOAD, "{bytes} bytes to carry, expected at most {LOAD}");
-    Ok(())
-}
-
-/// Builds `program` for this kind of machine.
-fn build(cargo: Cargo, program: &str) -> Result<PathBuf> {
+/// Builds `program` for this kind of machine, with the machine code for GPUs that is in `cubins`.
+fn build(cargo: Cargo, program: &str, cubins: Option<&Path>) -> Result<PathBuf> {
     let mut build = cargo.command();
     build.args(["build", "--release", "--bin", program]);
+    build.envs(cubins.map(|cubins| ("ONEFOLD_CUBINS", cubins)));
     ensure!(build.status()?.success(), "{build:?} failed");
     Ok(workspace::target_dir().join("release").join(program))
 }
@@ -319,10 +298,11 @@ mod tests {
         options: Options,
     }
 
-    /// A shell script in `folder`.
+    /// A shell script in `folder`, which lists `cuda:0` as a device.
     fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
         let path = folder.join(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        let devices = r#"test "$1" = devices && echo '[{"name": "cuda:0"}]' && exit"#;
+        fs::write(&path, format!("#!/bin/sh\n{devices}\n{text}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path
     }
@@ -345,7 +325,8 @@ mod tests {
             "sanitizer",
             &format!("echo \"$2 $4\" >> {}/ran\nshift 4\nexec \"$@\"", at.display()),
         );
-        let more = ["--parts", "sanitizer", "--sanitizer", stand_in.to_str().unwrap()];
+        let stand_in = stand_in.to_str().unwrap();
+        let more = ["--parts", "sanitizer", "--sanitizer", stand_in, "--commit", "0123"];
         let (outcome, out) = campaign(at, &program, &more);
         outcome.unwrap();
         let ran = fs::read_to_string(at.join("ran")).unwrap();
@@ -354,6 +335,7 @@ mod tests {
         assert!(lines[1].starts_with("bench gpu --device cuda:0") && lines[1] == lines[3], "{ran}");
         let record = fs::read_to_string(out.join("sanitizer.json")).unwrap();
         assert!(record.contains("racecheck found nothing in any kernel"), "{record}");
+        assert!(record.contains(r#""id": "0123""#), "{record}");
     }
 
     #[test]
@@ -373,6 +355,27 @@ mod tests {
     fn a_sanitizer_that_is_missing_is_named_with_what_to_do() {
         let error = sanitizer(Cargo { offline: true }, Some(Path::new("/nowhere/it"))).unwrap_err();
         assert_eq!(error.to_string(), "/nowhere/it: no compute-sanitizer there");
+    }
+
+    #[test]
+    fn why_a_device_cannot_be_used_is_said_before_anything_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let listed = |text: &str| {
+            let text = format!("test \"$1\" = devices || exit 9\necho '{text}'");
+            let program = folder.path().join("onefold");
+            fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            let (outcome, out) = campaign(folder.path(), &program, &[]);
+            assert!(!out.exists());
+            outcome.unwrap_err().to_string()
+        };
+        let none = listed(r#"[{"name": "cpu"}, {"name": "cuda", "reason": "no driver"}]"#);
+        assert_eq!(none, "nothing was measured: no driver");
+        let other = listed(r#"[{"name": "cpu"}, {"name": "cuda:1"}]"#);
+        assert_eq!(
+            other,
+            "nothing was measured: no device cuda:0 here; `onefold devices` lists all"
+        );
     }
 
     #[test]
