@@ -259,8 +259,7 @@ PROGRAM = """
     import sys, time, os
     from pyspark.sql import SparkSession
     from onefold_spark import incremental
-    spark = (SparkSession.builder.master(os.environ.get("MASTER", "local[2]")).config("spark.driver.memory", "1g")
-        .config("spark.executor.memory", "500m").config("spark.executor.extraClassPath", os.environ.get("EXTRA", ""))
+    spark = (SparkSession.builder.master("local[2]").config("spark.driver.memory", "1g")
         .config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate())
     spark.sparkContext.setLogLevel("ERROR")
     source, memo = sys.argv[1:3]
@@ -345,13 +344,3 @@ def test_a_jar_of_another_release_is_refused_with_both_versions_and_places(tmp_p
     assert (f"Refused: the package onefold_spark {onefold_spark.__version__} in {package} has found the jar {other}"
             " of version 99.0.0") in err
     assert not memo.exists()
-
-
-def test_executors_with_a_jar_of_another_release_fail_by_a_plain_message(tmp_path, source, memo):
-    other = jar_of_another_release(tmp_path)
-    job = program(tmp_path, source, memo, MASTER="local-cluster[1,1,500]", EXTRA=str(other))
-    out, err = job.communicate(timeout=240)
-    assert job.returncode != 0, out
-    assert (f"the job was planned by onefold {onefold_spark.__version__}, and its task runs onefold 99.0.0 from"
-            f" file:{other}; remove that jar from the task's class path") in err
-    assert not entries(memo)

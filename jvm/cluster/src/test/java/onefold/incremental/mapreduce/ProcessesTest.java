@@ -12,13 +12,14 @@ import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.CleanupMode;
 import org.junit.jupiter.api.io.TempDir;
 
 /** A cluster whose name node, data node, resource manager and node manager are processes of their own. */
 class ProcessesTest {
     private static final String HDFS = "hdfs";
 
-    @TempDir
+    @TempDir(cleanup = CleanupMode.ON_SUCCESS)
     private Path folder;
 
     @Test
@@ -58,7 +59,7 @@ class ProcessesTest {
     }
 
     /** What a word count writes. */
-    static List<String> counts(String text) {
+    private static List<String> counts(String text) {
         Map<String, Integer> counts = new TreeMap<>();
         text.lines().flatMap(line -> Stream.of(line.split("\\s"))).forEach(word -> counts.merge(word, 1, Integer::sum));
         return counts.entrySet().stream().map(count -> count.getKey() + "\t" + count.getValue()).toList();

@@ -45,6 +45,8 @@ final class Servers implements AutoCloseable {
         conf.set("dfs.namenode.name.dir", home.resolve("names").toUri().toString());
         conf.set("dfs.datanode.data.dir", home.resolve("data").toUri().toString());
         conf.set("dfs.replication", "1");
+        // safe mode lasts until the data node is there
+        conf.set("dfs.namenode.safemode.min.datanodes", "1");
         conf.set("dfs.namenode.safemode.extension", "0");
         conf.set("dfs.heartbeat.interval", "1");
         // programs wait for a name node that starts: every half second, so many times
