@@ -2,5 +2,6 @@
 
 from ._incremental import Incremental, IncrementalRDD, Plan, Refused, incremental, jar
 from ._keys import describe
+from ._version import __version__
 
-__all__ = ["Incremental", "IncrementalRDD", "Plan", "Refused", "describe", "incremental", "jar"]
+__all__ = ["Incremental", "IncrementalRDD", "Plan", "Refused", "__version__", "describe", "incremental", "jar"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import _keys, _records, _worker
+from ._version import __version__
 
 
 class Refused(Exception):
@@ -229,12 +230,16 @@ def _classic_context(spark):
 
 def _load_jar(context):
     """Makes the jar's classes known to the driver and the executors, unless spark.jars did."""
-    jvm = context._jvm
-    path = jar()
     from py4j.java_gateway import JavaClass
 
-    if isinstance(jvm.onefold.spark.PythonBridge, JavaClass):
-        return
+    jvm = context._jvm
+    if not isinstance(jvm.onefold.spark.PythonBridge, JavaClass):
+        _add_jar(context, jar())
+    _ensure_same_release(jvm)
+
+
+def _add_jar(context, path):
+    jvm = context._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     url = jvm.java.io.File(path).toURI().toURL()
     try:
@@ -244,6 +249,25 @@ def _load_jar(context):
             f"the session's class loader takes no jars ({error}); start it with .config('spark.jars', onefold_spark.jar())"
         ) from error
     context._jsc.addJar(path)
+
+
+def _ensure_same_release(jvm):
+    """Refuses a jar of another release, whose classes and frames may differ."""
+    from py4j.protocol import Py4JError
+
+    try:
+        found = jvm.onefold.spark.PythonBridge.version()
+    except Py4JError:
+        found = "older than 0.0.1"
+    if found != __version__:
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        bridge = jvm.java.lang.Class.forName("onefold.spark.PythonBridge", False, loader)
+        place = bridge.getProtectionDomain().getCodeSource().getLocation().getPath()
+        raise Refused(
+            f"the package onefold_spark {__version__} in {Path(__file__).parent} has found the jar {place} of version"
+            f" {found}; take that jar out of spark.jars and Spark's class path, since the package brings its own, or"
+            f" install the package of its version, and start a new session"
+        )
 
 
 def _python_function(context, worker):

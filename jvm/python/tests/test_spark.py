@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -315,3 +316,31 @@ def test_a_folder_that_cannot_be_written_is_done_without_and_told(tmp_path, sour
     assert f"sum {expected(source)} hits 0" in out, err
     assert "runs without a memo: the memo /proc/onefold-memo cannot be used" in err
     assert "reason the memo /proc/onefold-memo cannot be used" in out
+
+
+def test_results_in_the_format_of_another_release_are_computed_and_left_to_it(tmp_path, source, memo):
+    program(tmp_path, source, memo).communicate(timeout=240)
+    theirs = [entry.rename(f"{entry}.2") for entry in entries(memo)]
+    out, err = program(tmp_path, source, memo).communicate(timeout=240)
+    assert f"sum {expected(source)} hits 0" in out, err
+    assert f"has results of {len(theirs)} splits in the format of another release of onefold only" in err
+    assert all(entry.exists() for entry in theirs) and len(entries(memo)) == 2 * len(theirs)
+
+
+def jar_of_another_release(path):
+    """The package's jar, but for the version in it."""
+    other = path / "other.jar"
+    with zipfile.ZipFile(onefold_spark.jar()) as jar, zipfile.ZipFile(other, "w", zipfile.ZIP_DEFLATED) as made:
+        for entry in jar.infolist():
+            is_version = entry.filename == "onefold/incremental/release"
+            made.writestr(entry, "99.0.0" if is_version else jar.read(entry))
+    return other
+
+
+def test_a_jar_of_another_release_is_refused_with_both_versions_and_places(tmp_path, source, memo):
+    other = jar_of_another_release(tmp_path)
+    _, err = program(tmp_path, source, memo, ONEFOLD_SPARK_JAR=str(other)).communicate(timeout=240)
+    package = Path(onefold_spark.__file__).parent
+    assert (f"Refused: the package onefold_spark {onefold_spark.__version__} in {package} has found the jar {other}"
+            " of version 99.0.0") in err
+    assert not memo.exists()

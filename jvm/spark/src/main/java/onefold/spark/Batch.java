@@ -5,6 +5,7 @@ import java.io.DataOutput;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
+import onefold.incremental.Release;
 import org.apache.hadoop.io.Writable;
 import org.apache.hadoop.mapreduce.InputSplit;
 
@@ -54,6 +55,7 @@ public final class Batch extends InputSplit implements Writable {
 
     @Override
     public void write(DataOutput out) throws IOException {
+        Release.write(out);
         out.writeUTF(records);
         out.writeBoolean(hasMemo);
         out.writeLong(length);
@@ -65,6 +67,7 @@ public final class Batch extends InputSplit implements Writable {
 
     @Override
     public void readFields(DataInput in) throws IOException {
+        Release.ensureSame(in);
         records = in.readUTF();
         hasMemo = in.readBoolean();
         length = in.readLong();

@@ -62,6 +62,8 @@ final class MapPlanner implements WorkFormat.Planner {
         }
         if (use == null) {
             System.err.println("onefold: " + job.name() + " runs without a memo: " + reason);
+        } else {
+            use.sayOthers(job.name(), inputs.splits());
         }
         Map<Fingerprint, Long> entries = use == null ? Map.of() : use.entries();
         List<Batch> batches = batches(inputs, entries, use != null);

@@ -3,9 +3,11 @@ package onefold.spark;
 import java.io.IOException;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import onefold.incremental.files.Leases;
+import onefold.incremental.layout.SplitRef;
 import onefold.incremental.memo.JobKey;
 import onefold.incremental.memo.Memo;
 import onefold.incremental.split.Fingerprint;
@@ -24,12 +26,12 @@ final class MemoUse {
 
     private final Memo memo;
     private final JobKey key;
-    private final Map<Fingerprint, Long> entries;
+    private final Memo.Found found;
 
-    private MemoUse(Memo memo, JobKey key, Map<Fingerprint, Long> entries) {
+    private MemoUse(Memo memo, JobKey key, Memo.Found found) {
         this.memo = memo;
         this.key = key;
-        this.entries = entries;
+        this.found = found;
     }
 
     /** Looks at the entries of a job, and relies on all of them. Fails if the memo cannot be written. */
@@ -40,11 +42,11 @@ final class MemoUse {
         JobKey key = spec.key(records);
         synchronized (HELD) {
             try (Leases.Lease all = memo.lease()) {
-                Map<Fingerprint, Long> entries = memo.entries(key);
+                Memo.Found found = memo.find(key);
                 Held held = held(context, memo);
-                entries.keySet().forEach(split -> held.names.add(Memo.name(key, split)));
+                found.entries().keySet().forEach(split -> held.names.add(Memo.name(key, split)));
                 held.lease.narrow(held.names);
-                return new MemoUse(memo, key, entries);
+                return new MemoUse(memo, key, found);
             }
         }
     }
@@ -88,6 +90,15 @@ final class MemoUse {
 
     /** Bytes of each entry that is there. */
     Map<Fingerprint, Long> entries() {
-        return entries;
+        return found.entries();
+    }
+
+    /** Says how many of the splits have no result but one that this release cannot read. */
+    void sayOthers(String job, List<SplitRef> splits) {
+        long others = found.inOthersOnly(splits.stream().map(SplitRef::fingerprint).toList());
+        if (others > 0) {
+            System.err.println("onefold: " + job + ": the memo " + memo.folder() + " has results of " + others
+                + " splits in the format of another release of onefold only");
+        }
     }
 }

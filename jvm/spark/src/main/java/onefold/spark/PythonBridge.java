@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import onefold.incremental.Release;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.python.PythonFunction;
@@ -40,6 +41,11 @@ public final class PythonBridge {
         }
         TreePlanner planner = new TreePlanner(context, job, stage, metrics, parts);
         return new PythonBridge(Stage.run(context, job, stage, planner, metrics, false), planner::report);
+    }
+
+    /** The release of this jar. */
+    public static String version() {
+        return Release.VERSION;
     }
 
     /** Why a memo cannot be used, or an empty text. */

@@ -26,6 +26,9 @@ record Spec(String id, String memo, TreeMap<String, String> parts, boolean isTru
     /** The kind of the entries' payload. */
     static final int KIND = 2;
 
+    /** Of the payload, which {@link Frames} writes. */
+    private static final String FORMAT = "spark 1";
+
     private static final String PROPERTY = "onefold.spark.spec";
 
     static Spec of(String memo, TreeMap<String, String> parts, boolean isTrusting) {
@@ -35,6 +38,7 @@ record Spec(String id, String memo, TreeMap<String, String> parts, boolean isTru
     /** The key of results of splits with these records. */
     JobKey key(String records) {
         TreeMap<String, String> all = new TreeMap<>(parts);
+        all.put("format", FORMAT);
         all.put("records", records);
         return JobKey.of(all);
     }
@@ -67,7 +71,7 @@ record Spec(String id, String memo, TreeMap<String, String> parts, boolean isTru
         }) {
             return (Spec) in.readObject();
         } catch (ClassNotFoundException e) {
-            throw new IOException("the executors have another version of onefold-spark than the driver", e);
+            throw new IOException("a class of onefold-spark is missing", e);
         }
     }
 }

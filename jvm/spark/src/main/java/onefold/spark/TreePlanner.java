@@ -65,6 +65,7 @@ final class TreePlanner implements WorkFormat.Planner {
                 + job.spec().memo() + " cannot be used: " + e.getMessage() + "; choose another folder, or leave"
                 + " associative=True out", e);
         }
+        use.sayOthers(job.name(), inputs.splits());
         if (inputs.splits().isEmpty()) {
             plan = new Plan(0, 0, 0, 0, 0, 0, System.nanoTime() - start, use.memo().folder().toString(), "");
             return List.of();

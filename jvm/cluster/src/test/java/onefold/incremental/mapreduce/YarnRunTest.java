@@ -4,7 +4,6 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.File;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -16,14 +15,12 @@ import java.util.Random;
 import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.UnaryOperator;
-import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
-import org.apache.hadoop.mapreduce.MRConfig;
 import org.apache.hadoop.yarn.conf.YarnConfiguration;
 import org.apache.hadoop.yarn.server.MiniYARNCluster;
 import org.junit.jupiter.api.AfterAll;
@@ -33,8 +30,6 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Hadoop's own example programs on HDFS and YARN: name node, data node, resource and node manager. */
 class YarnRunTest {
-    /** Code that runs for seconds is not worth optimising. */
-    private static final String SHORT_LIVED = "-XX:TieredStopAtLevel=1";
     private static final String DRIVER = "org.apache.hadoop.examples.ExampleDriver";
     private static final AtomicInteger OUTPUTS = new AtomicInteger();
 
@@ -53,16 +48,7 @@ class YarnRunTest {
         hdfs.waitActive();
         fs = hdfs.getFileSystem();
         server.set("fs.defaultFS", hdfs.getURI().toString());
-        server.set("yarn.scheduler.capacity.root.queues", "default");
-        server.set("yarn.scheduler.capacity.root.default.capacity", "100");
-        server.set("yarn.scheduler.capacity.maximum-am-resource-percent", "1");
-        server.setInt("yarn.nodemanager.resource.memory-mb", 6144);
-        server.setInt("yarn.scheduler.minimum-allocation-mb", 256);
-        server.setBoolean("yarn.nodemanager.vmem-check-enabled", false);
-        server.setFloat("yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage", 100);
-        server.set("yarn.nodemanager.aux-services", "mapreduce_shuffle");
-        server.set("yarn.nodemanager.aux-services.mapreduce_shuffle.class", "org.apache.hadoop.mapred.ShuffleHandler");
-        server.set("mapreduce.shuffle.port", "0");
+        Settings.ofYarn(server);
         yarn = new MiniYARNCluster("onefold", 1, 1, 1);
         System.setProperty("test.build.data", folder.resolve("yarn").toString());
         yarn.init(server);
@@ -70,27 +56,8 @@ class YarnRunTest {
 
         Configuration client = new Configuration(yarn.getConfig());
         client.set("fs.defaultFS", hdfs.getURI().toString());
-        client.set(MRConfig.FRAMEWORK_NAME, MRConfig.YARN_FRAMEWORK_NAME);
-        client.set("mapreduce.application.classpath", hadoopJars());
-        client.set("yarn.application.classpath", hadoopJars());
-        client.set("yarn.app.mapreduce.am.staging-dir", "/staging");
-        client.set("mapreduce.map.java.opts", "-Xmx200m " + SHORT_LIVED);
-        client.set("mapreduce.reduce.java.opts", "-Xmx200m " + SHORT_LIVED);
-        client.setInt("mapreduce.map.memory.mb", 256);
-        client.setInt("mapreduce.reduce.memory.mb", 256);
-        client.setInt("mapreduce.task.io.sort.mb", 20);
-        // tasks of jobs with one reduce run in the application's own process: others take seconds to start
-        client.setBoolean("mapreduce.job.ubertask.enable", true);
-        client.setInt("yarn.app.mapreduce.am.resource.mb", 768);
-        client.set("yarn.app.mapreduce.am.command-opts",
-            "-Xmx500m --add-opens=java.base/java.lang=ALL-UNNAMED " + SHORT_LIVED);
+        Settings.ofJobs(client);
         program = new Program(folder, client, hdfs.getURI() + "/memo");
-    }
-
-    /** What tasks need of the class path: not these tests, and not onefold, which comes with the job. */
-    private static String hadoopJars() {
-        return String.join(File.pathSeparator, Stream.of(System.getProperty("java.class.path").split(File.pathSeparator))
-            .filter(entry -> !new File(entry).getName().contains("onefold") && !entry.endsWith("test-classes")).toList());
     }
 
     @AfterAll
@@ -103,7 +70,7 @@ class YarnRunTest {
         }
     }
 
-    private static String text(int seed, int lines) {
+    static String text(int seed, int lines) {
         Random random = new Random(seed);
         StringBuilder text = new StringBuilder();
         for (int i = 0; i < lines; i++) {
@@ -119,7 +86,7 @@ class YarnRunTest {
     }
 
     /** The lines of each part of an output. */
-    private static Map<String, List<String>> parts(String output) throws IOException {
+    static Map<String, List<String>> parts(FileSystem fs, String output) throws IOException {
         Map<String, List<String>> parts = new TreeMap<>();
         for (FileStatus status : fs.listStatus(new Path(output))) {
             if (status.getPath().getName().startsWith("part")) {
@@ -146,7 +113,7 @@ class YarnRunTest {
         for (int i = 0; i < 2; i++) {
             String output = output();
             Program.Ended with = withMemo(words(name, options, input, output, last));
-            assertEquals(order.apply(parts(plain)), order.apply(parts(output)), name);
+            assertEquals(order.apply(parts(fs, plain)), order.apply(parts(fs, output)), name);
             replayed.add(with.replayed().get(0));
         }
         String[] second = replayed.get(1).split("/");

@@ -38,20 +38,28 @@ final class ExplainCommand implements Command {
         List<JobKey> newestFirst = new java.util.ArrayList<>(keys.values());
         java.util.Collections.reverse(newestFirst);
         JobKey current = newestFirst.get(0);
-        Map<Fingerprint, Long> entries = memo.entries(current);
+        Memo.Found found = memo.find(current);
         Map<Fingerprint, JobKey> elsewhere = new HashMap<>();
         for (JobKey key : newestFirst.subList(1, newestFirst.size())) {
             memo.entries(key).keySet().forEach(split -> elsewhere.putIfAbsent(split, key));
         }
         out.println("offset\tlength\tresult\treason");
         for (SplitRef split : Versions.splits(conf, operands.get(1))) {
-            boolean isHit = entries.containsKey(split.fingerprint());
-            JobKey other = elsewhere.get(split.fingerprint());
-            String reason = isHit ? "computed before"
-                : other == null ? "new content, or its result was not kept" : "the job changed: " + difference(other, current);
+            boolean isHit = found.entries().containsKey(split.fingerprint());
+            String reason = isHit ? "computed before" : reason(split.fingerprint(), found, elsewhere, current);
             out.println(split.position() + "\t" + split.length() + "\t" + (isHit ? "hit" : "miss") + "\t" + reason);
         }
         return 0;
+    }
+
+    /** Why a split misses. */
+    private static String reason(Fingerprint split, Memo.Found found, Map<Fingerprint, JobKey> elsewhere, JobKey current) {
+        Integer version = found.others().get(split);
+        if (version != null) {
+            return "another release of onefold computed it, in format " + version;
+        }
+        JobKey other = elsewhere.get(split);
+        return other == null ? "new content, or its result was not kept" : "the job changed: " + difference(other, current);
     }
 
     /** The keys that runs of the job had, the latest last. */

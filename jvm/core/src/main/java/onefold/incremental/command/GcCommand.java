@@ -35,6 +35,7 @@ final class GcCommand implements Command {
         boolean isDryRun = arguments.has("--dry-run");
         String shared = arguments.value("--shared", null);
         Reclaimed reclaimed;
+        long others = 0;
         if (shared != null) {
             arguments.operands();
             reclaimed = new SharedSplits(conf, new Path(shared)).reclaim(isDryRun);
@@ -45,9 +46,11 @@ final class GcCommand implements Command {
             }
             List<String> files = arguments.operands();
             reclaimed = memo.reclaim(present -> needed(conf, memo, files, present), isDryRun);
+            others = memo.size().others();
         }
         out.println((isDryRun ? "would delete " : "deleted ") + reclaimed.files() + " files, "
-            + Numbers.bytes(reclaimed.bytes()) + "; kept for running programs: " + reclaimed.leased());
+            + Numbers.bytes(reclaimed.bytes()) + "; kept for running programs: " + reclaimed.leased()
+            + (others > 0 ? "; left to the releases of onefold that wrote them: " + others : ""));
         return 0;
     }
 

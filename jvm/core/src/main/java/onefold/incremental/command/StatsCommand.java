@@ -6,7 +6,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
-import onefold.incremental.files.Reclaimed;
 import onefold.incremental.memo.Memo;
 import onefold.incremental.memo.Run;
 import org.apache.hadoop.conf.Configuration;
@@ -29,8 +28,12 @@ final class StatsCommand implements Command {
         Arguments arguments = new Arguments(words, Set.of("--memo"), Set.of());
         arguments.operands(new String[0]);
         Memo memo = Memo.at(conf, new Path(arguments.required("--memo")));
-        Reclaimed size = memo.size();
-        out.println(memo.folder() + ": " + size.files() + " entries, " + Numbers.bytes(size.bytes()));
+        Memo.Size size = memo.size();
+        out.println(memo.folder() + ": " + size.entries() + " entries, " + Numbers.bytes(size.bytes()));
+        if (size.others() > 0) {
+            out.println("written by other releases in another format: " + size.others() + " entries, "
+                + Numbers.bytes(size.otherBytes()));
+        }
         Map<String, Sum> jobs = new TreeMap<>();
         for (Run run : memo.history()) {
             jobs.computeIfAbsent(run.job(), name -> new Sum()).add(run);

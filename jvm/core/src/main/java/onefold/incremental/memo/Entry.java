@@ -20,7 +20,8 @@ import org.apache.hadoop.fs.Path;
 /** The bytes of an entry: a header, the payload, its length, and the digest of all before. */
 final class Entry {
     private static final byte[] MAGIC = "ONEFMEMO".getBytes(StandardCharsets.US_ASCII);
-    private static final int VERSION = 1;
+    /** Of the format; files of another version have other names. */
+    static final int VERSION = 1;
     private static final int HEADER = MAGIC.length + 4 + 2 * Fingerprint.LENGTH;
     private static final int TRAILER = 8 + Fingerprint.LENGTH;
     /** A payload up to this length is read once and kept in memory; a longer one is read twice. */

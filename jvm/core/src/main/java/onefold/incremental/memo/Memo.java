@@ -5,13 +5,16 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.LongSummaryStatistics;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 import onefold.incremental.files.CheckedOutput;
 import onefold.incremental.files.Leases;
 import onefold.incremental.files.Listing;
@@ -74,18 +77,35 @@ public final class Memo {
 
     /** The splits that {@code job} has entries for, and the entries' lengths in bytes. Checks nothing. */
     public Map<Fingerprint, Long> entries(JobKey job) throws IOException {
-        return entries(job.id());
+        return find(job).entries();
     }
 
-    private Map<Fingerprint, Long> entries(String job) throws IOException {
-        Map<Fingerprint, Long> entries = new HashMap<>();
-        for (FileStatus status : Listing.of(fs, new Path(home(), job))) {
-            Fingerprint split = Fingerprint.fromHex(status.getPath().getName());
-            if (split != null) {
-                entries.put(split, status.getLen());
-            }
+    /**
+     * What a job has in the memo.
+     *
+     * @param entries lengths in bytes of the entries, by split
+     * @param others versions of the format of entries that another release wrote, which this one cannot read
+     */
+    public record Found(Map<Fingerprint, Long> entries, Map<Fingerprint, Integer> others) {
+        /** How many of these splits another release has a result of, and this one has not. */
+        public long inOthersOnly(Collection<Fingerprint> splits) {
+            return splits.stream().filter(split -> !entries.containsKey(split) && others.containsKey(split)).count();
         }
-        return entries;
+    }
+
+    /** As {@link #entries}, and what other releases wrote. */
+    public Found find(JobKey job) throws IOException {
+        Found found = new Found(new HashMap<>(), new HashMap<>());
+        for (FileStatus status : Listing.of(fs, new Path(home(), job.id()))) {
+            EntryName.parse(status.getPath().getName()).ifPresent(name -> {
+                if (name.isOfThisVersion()) {
+                    found.entries.put(name.split(), status.getLen());
+                } else {
+                    found.others.put(name.split(), name.version());
+                }
+            });
+        }
+        return found;
     }
 
     /**
@@ -133,10 +153,21 @@ public final class Memo {
         return runs;
     }
 
-    /** How many entries there are, and their bytes. */
-    public Reclaimed size() throws IOException {
-        List<FileStatus> entries = all();
-        return new Reclaimed(entries.size(), entries.stream().mapToLong(FileStatus::getLen).sum(), 0);
+    /** How many entries there are, and their bytes; {@code others} are those of other versions of the format. */
+    public record Size(long entries, long bytes, long others, long otherBytes) {
+    }
+
+    /** What the memo holds. */
+    public Size size() throws IOException {
+        Map<Boolean, LongSummaryStatistics> sizes = all().stream().collect(Collectors.partitioningBy(
+            file -> isOfOtherVersion(file.getPath()), Collectors.summarizingLong(FileStatus::getLen)));
+        LongSummaryStatistics own = sizes.get(false);
+        LongSummaryStatistics others = sizes.get(true);
+        return new Size(own.getCount(), own.getSum(), others.getCount(), others.getSum());
+    }
+
+    private static boolean isOfOtherVersion(Path path) {
+        return EntryName.parse(path.getName()).filter(name -> !name.isOfThisVersion()).isPresent();
     }
 
     /** Tells which entries are needed. */
@@ -145,21 +176,22 @@ public final class Memo {
         Set<Fingerprint> among(Set<Fingerprint> present) throws IOException;
     }
 
-    /** Deletes the entries that are not needed, but none that a running job relies on. */
+    /**
+     * Deletes the entries that are not needed, but none that a running job relies on, and none of another
+     * version of the format: what that one calls the nodes of a tree is not known here.
+     */
     public Reclaimed reclaim(Needs needs, boolean isDryRun) throws IOException {
         Reclaimer reclaimer = new Reclaimer(fs, folder, "entries", leases);
         List<FileStatus> entries = all();
         Set<Fingerprint> present = new HashSet<>();
         for (Path path : reclaimer.candidates(entries)) {
-            Fingerprint split = Fingerprint.fromHex(path.getName());
-            if (split != null) {
-                present.add(split);
-            }
+            EntryName.parse(path.getName()).filter(EntryName::isOfThisVersion)
+                .ifPresent(name -> present.add(name.split()));
         }
         Set<Fingerprint> needed = needs.among(present);
         Predicate<Path> unneeded = path -> {
-            Fingerprint split = Fingerprint.fromHex(path.getName());
-            return split == null || !needed.contains(split);
+            Optional<EntryName> name = EntryName.parse(path.getName());
+            return name.isEmpty() || (name.get().isOfThisVersion() && !needed.contains(name.get().split()));
         };
         return reclaimer.run(entries, () -> unneeded, isDryRun);
     }
@@ -181,7 +213,7 @@ public final class Memo {
     }
 
     private Path path(JobKey job, Fingerprint split) {
-        return new Path(new Path(home(), job.id()), split.toString());
+        return new Path(new Path(home(), job.id()), EntryName.of(split).toString());
     }
 
     /** An entry that is being written. */

@@ -5,6 +5,7 @@ import java.io.DataOutput;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
+import onefold.incremental.Release;
 import onefold.incremental.input.Piece;
 import onefold.incremental.layout.SplitRef;
 import org.apache.hadoop.io.Writable;
@@ -53,6 +54,7 @@ public final class MemoSplit extends InputSplit implements org.apache.hadoop.map
 
     @Override
     public void write(DataOutput out) throws IOException {
+        Release.write(out);
         out.writeInt(items.size());
         for (Item item : items) {
             item.piece.write(out);
@@ -62,6 +64,7 @@ public final class MemoSplit extends InputSplit implements org.apache.hadoop.map
 
     @Override
     public void readFields(DataInput in) throws IOException {
+        Release.ensureSame(in);
         items.clear();
         int count = in.readInt();
         if (count < 0 || count > MAX_ITEMS) {

@@ -6,7 +6,6 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 import onefold.incremental.Refused;
@@ -29,7 +28,7 @@ import org.apache.hadoop.mapred.FileInputFormat;
 import org.apache.hadoop.mapred.JobConf;
 
 /** Which splits of a job are computed, and which results are replayed by which task. */
-record Plan(JobKey key, List<MemoSplit> splits, Run run) {
+record Plan(JobKey key, List<MemoSplit> splits, Run run, long inOthersOnly) {
     /** A task replays about this many bytes of results, and no more splits than {@link #MOST}. */
     private static final long REPLAYED_BYTES = 128L << 20;
     private static final int MOST = 4096;
@@ -38,11 +37,11 @@ record Plan(JobKey key, List<MemoSplit> splits, Run run) {
             throws IOException {
         List<Piece> pieces = pieces(job, shape);
         JobKey key = Keys.of(job, jar);
-        Map<Fingerprint, Long> entries = memo.entries(key);
+        Memo.Found found = memo.find(key);
         Set<String> names = new HashSet<>();
         Maker maker = new Maker(new Hosts(job), new Random(), verified);
         for (Piece piece : pieces) {
-            Long length = entries.get(piece.split().fingerprint());
+            Long length = found.entries().get(piece.split().fingerprint());
             maker.add(piece, length);
             if (length != null) {
                 names.add(Memo.name(key, piece.split().fingerprint()));
@@ -53,7 +52,8 @@ record Plan(JobKey key, List<MemoSplit> splits, Run run) {
         Run run = new Run(System.currentTimeMillis(), job.getJobName(), key,
             maker.hits, maker.hitBytes, maker.misses, maker.missBytes);
         memo.note(run);
-        return new Plan(key, maker.splits, run);
+        long inOthersOnly = found.inOthersOnly(pieces.stream().map(piece -> piece.split().fingerprint()).toList());
+        return new Plan(key, maker.splits, run, inOthersOnly);
     }
 
     /** All splits of the job's input. */
@@ -91,7 +91,8 @@ record Plan(JobKey key, List<MemoSplit> splits, Run run) {
     String summary() {
         long splitCount = run.hits() + run.misses();
         return run.hits() + " of " + splitCount + " splits replayed (" + Numbers.share(run.hits(), splitCount) + "), "
-            + run.misses() + " computed, " + Numbers.bytes(run.missBytes());
+            + run.misses() + " computed, " + Numbers.bytes(run.missBytes())
+            + (inOthersOnly > 0 ? "; " + inOthersOnly + " of them have a result in the format of another release of onefold" : "");
     }
 
     /** Makes the tasks' splits. */

@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
@@ -217,10 +218,7 @@ class LocalRunTest {
         put(text(4, 6000), "in");
         Result first = jobs(List.of(), "combined", "in");
         Path plain = plain("combined", "in");
-        List<Path> entries;
-        try (Stream<Path> files = Files.walk(folder.resolve("memo/entries"))) {
-            entries = files.filter(Files::isRegularFile).toList();
-        }
+        List<Path> entries = entries();
         byte[] bytes = Files.readAllBytes(entries.get(0));
         bytes[bytes.length / 2] ^= 1;
         Files.write(entries.get(0), bytes);
@@ -232,6 +230,30 @@ class LocalRunTest {
         expectSame(plain, again);
         assertEquals(0, again.ended.counter("splits computed"));
         assertEquals(replayed(first)[1], again.ended.counter("splits replayed"));
+    }
+
+    @Test
+    void resultsInTheFormatOfAnotherReleaseAreComputedAndLeftToIt() throws Exception {
+        put(text(10, 3000), "in");
+        Result first = jobs(List.of(), "combined", "in");
+        List<Path> theirs = new ArrayList<>();
+        for (Path entry : entries()) {
+            theirs.add(Files.move(entry, entry.resolveSibling(entry.getFileName() + ".2")));
+        }
+        Result second = jobs(List.of(), "combined", "in");
+        expectSame(plain("combined", "in"), second);
+        long splits = replayed(first)[1];
+        assertTrue(second.ended.output().contains(
+            splits + " of them have a result in the format of another release of onefold"), second.ended.output());
+        assertEquals(splits, second.ended.counter("splits computed"));
+        assertEquals(2 * splits, entries().size());
+        assertTrue(entries().containsAll(theirs));
+    }
+
+    private List<Path> entries() throws IOException {
+        try (Stream<Path> files = Files.walk(folder.resolve("memo/entries"))) {
+            return files.filter(Files::isRegularFile).toList();
+        }
     }
 
     @Test

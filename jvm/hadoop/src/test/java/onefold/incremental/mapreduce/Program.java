@@ -48,21 +48,34 @@ final class Program {
     private final Path folder;
     private final Path settings;
     private final String memo;
+    private final Map<String, String> variables;
 
     /** A place for programs whose Hadoop has these settings, and the memo that they use. */
     Program(Path folder, Configuration conf, String memo) throws IOException {
+        this(folder, conf, memo, Map.of());
+    }
+
+    /** A place for programs that have these variables in addition. */
+    Program(Path folder, Configuration conf, String memo, Map<String, String> variables) throws IOException {
         this.folder = folder;
         this.memo = memo;
-        settings = Files.createDirectories(folder.resolve("settings"));
+        this.variables = variables;
         // by default a program notices after up to 5 seconds that its job has ended
         conf.setInt(Job.COMPLETION_POLL_INTERVAL_KEY, 50);
         conf.setInt(Job.PROGRESS_MONITOR_POLL_INTERVAL_KEY, 50);
+        settings = writeSettings(folder.resolve("settings"), conf);
+    }
+
+    /** Makes a folder that tells these settings to a Java which has it first on its class path. */
+    static Path writeSettings(Path settings, Configuration conf) throws IOException {
+        Files.createDirectories(settings);
         // each part of Hadoop lets its own file outdo the others'
         for (String part : new String[] {"core", "hdfs", "mapred", "yarn"}) {
             try (OutputStream out = Files.newOutputStream(settings.resolve(part + "-site.xml"))) {
                 conf.writeXml(out);
             }
         }
+        return settings;
     }
 
     /** The jar of Hadoop's examples. */
@@ -125,8 +138,10 @@ final class Program {
             settings + File.pathSeparator + classPath));
         words.addAll(command);
         Path output = Files.createTempFile(folder, "output", ".txt");
-        Process process = new ProcessBuilder(words).redirectErrorStream(true).redirectOutput(output.toFile())
-            .directory(folder.toFile()).start();
+        ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(true).redirectOutput(output.toFile())
+            .directory(folder.toFile());
+        builder.environment().putAll(variables);
+        Process process = builder.start();
         if (!process.waitFor(5, TimeUnit.MINUTES)) {
             process.destroyForcibly();
             throw new IOException("still running after 5 minutes: " + Files.readString(output));
