@@ -200,7 +200,7 @@ class Text:
         self._known = notes or {"digest": digest, "results": {}}
         self._note()
         os.sync()
-        campaign.tell("text", name=f"{folder.name}/{name}", digest=digest, bytes=self.content.stat().st_size)
+        campaign.tell("text", name=f"{folder.name}/{name}", digest=digest, files=1, bytes=self.content.stat().st_size)
 
     def _note(self):
         part = self._notes.with_suffix(".part")
