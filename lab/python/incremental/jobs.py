@@ -13,6 +13,7 @@ import shutil
 import time
 from pathlib import Path
 
+import results
 import texts
 from hadoop import MapReduce
 from pyspark.sql import SparkSession
@@ -60,7 +61,7 @@ JOBS = {
 
 
 def summary(rdd):
-    """How many pairs there are, and a number that depends on each of them but not on their order."""
+    """What is kept of the pairs of an RDD, which stay where they are."""
 
     def of(pairs):
         # Python's hashes are seeded alike in all workers
@@ -71,7 +72,7 @@ def summary(rdd):
         yield count, total
 
     parts = rdd.mapPartitions(of).collect()
-    return {"pairs": sum(count for count, _ in parts), "hash": sum(total for _, total in parts) % (1 << 64)}
+    return results.kept(sum(count for count, _ in parts), sum(total for _, total in parts))
 
 
 class Spark:
@@ -98,19 +99,11 @@ class Spark:
         return self._plain(path).collectAsMap()
 
     def changed(self, pairs, gone, new):
-        """What the plain job gives for a text that lost some lines and got others: each line counts for itself."""
-        pairs = dict(pairs)
-        for key, value in new.items():
-            pairs[key] = self._combine(pairs[key], value) if key in pairs else value
-        for key, value in gone.items():
-            pairs[key] = self._undo(pairs[key], value)
-            if pairs[key] == self._undo(value, value):
-                del pairs[key]
-        return pairs
+        return results.changed(pairs, gone, new, self._combine, self._undo)
 
     @staticmethod
     def result_of(pairs):
-        return {"pairs": len(pairs), "hash": sum(map(hash, pairs.items())) % (1 << 64)}
+        return results.of_pairs(pairs)
 
     def incremental(self, path, memo):
         start = time.monotonic()
