@@ -64,11 +64,11 @@ def summary(rdd):
     """What is kept of the pairs of an RDD, which stay where they are."""
 
     def of(pairs):
-        # Python's hashes are seeded alike in all workers
+        # as results.hash_of, which workers do not have; their hashes are seeded alike
         count = total = 0
         for pair in pairs:
             count += 1
-            total += hash(pair)
+            total += hash(repr(pair))
         yield count, total
 
     parts = rdd.mapPartitions(of).collect()
