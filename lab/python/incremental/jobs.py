@@ -185,6 +185,8 @@ class Text:
         if not notes or not self.content.exists():
             texts.remove(self.content)
             campaign.put(stretches(), self.content)
+            if self.content.stat().st_size == 0:
+                raise SystemExit(f"{self.content} has no text")
         # reads all of it, so that it is in the kernel's cache
         digest = texts.put_fixed(self.content, self.fixed, campaign.mean())
         if notes.get("digest", digest) != digest:

@@ -161,10 +161,10 @@ def _checksums(path):
 
 def text_of(path):
     """The stretches of a version: of a file, or of all files of a folder in the order of their paths."""
-    below = [path] if path.is_file() else sorted(path.rglob("*"))
+    below = [path]
+    if path.is_dir():
+        below = sorted(each for each in path.rglob("*") if each.is_file() and not each.is_symlink())
     for each in below:
-        if each.is_symlink() or not each.is_file():
-            continue
         with open(each, "rb") as file:
             while stretch := file.read(_COPIED):
                 yield stretch

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use onefold_bench::{DatasetRecord, Header, Record, command_line};
 use onefold_lab::mounted;
-use onefold_terminal::outputs::{make_places, typed};
+use onefold_terminal::outputs::{make_places, typed, write_text};
 use serde::{Deserialize, Serialize};
 use xtask::{digest, workspace};
 
@@ -97,13 +98,15 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     let mut record = Record { header, results: Results { text, samples: Vec::new() } };
     let cluster = Cluster::start(options)?;
     for round in 1..=options.rounds {
+        cluster.shell(round, &["-mkdir"])?;
         for way in WAYS {
             let sample = cluster.upload(way, &file, round, options)?;
             println!("uploads: round {round}, {way:?}: {:.2} s", sample.seconds);
             record.results.samples.push(sample);
             record.write(&options.out)?;
         }
-        cluster.clear(round)?;
+        cluster.shell(round, &["-rm", "-r", "-skipTrash"])?;
+        thread::sleep(Duration::from_secs(5));
     }
     cluster.end()?;
     print!("{}", table(&record.results));
@@ -126,12 +129,18 @@ fn notes(options: &Options) -> Vec<String> {
 struct Cluster {
     process: Child,
     address: String,
+    /// The folder of Hadoop's settings.
+    settings: PathBuf,
 }
 
 impl Cluster {
     fn start(options: &Options) -> Result<Self> {
         let folder = std::path::absolute(&options.dir)?.join("hdfs");
-        let mut command = java()?;
+        let settings = std::path::absolute(&options.dir)?.join("settings");
+        fs::create_dir_all(&settings).with_context(|| settings.display().to_string())?;
+        // FsShell refuses to start without one
+        write_text(&settings.join("core-site.xml"), "<configuration></configuration>\n")?;
+        let mut command = java(&settings)?;
         command.arg(workspace::root().join("lab/java/HdfsCluster.java"));
         command.arg(folder).arg(options.nodes.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -139,7 +148,7 @@ impl Cluster {
         let output = process.stdout.take().expect("it is piped");
         for line in BufReader::new(output).lines() {
             if let Some(address) = line?.strip_prefix("cluster: ") {
-                return Ok(Self { process, address: address.to_owned() });
+                return Ok(Self { process, address: address.to_owned(), settings });
             }
         }
         bail!(
@@ -157,7 +166,7 @@ impl Cluster {
     }
 
     fn upload(&self, way: Way, file: &Path, round: u32, options: &Options) -> Result<Sample> {
-        let mut command = java()?;
+        let mut command = java(&self.settings)?;
         command.arg(way.class()).arg(format!("-Ddfs.replication={}", options.nodes));
         match way {
             Way::Hadoop => command.arg("-put"),
@@ -188,13 +197,11 @@ impl Cluster {
         })
     }
 
-    /// Removes what a round uploaded.
-    fn clear(&self, round: u32) -> Result<()> {
-        let mut command = java()?;
-        command.arg(Way::Hadoop.class()).args(["-rm", "-r", "-skipTrash"]);
-        self.succeed(command.arg(self.path(round, "")))?;
-        thread::sleep(Duration::from_secs(5));
-        Ok(())
+    /// Runs Hadoop's shell on the folder of a round.
+    fn shell(&self, round: u32, words: &[&str]) -> Result<()> {
+        let mut command = java(&self.settings)?;
+        command.arg(Way::Hadoop.class()).args(words).arg(self.path(round, ""));
+        self.succeed(&mut command).map(drop)
     }
 
     /// The folder of a round, or a file in it.
@@ -228,13 +235,13 @@ impl Way {
     }
 }
 
-/// Java with onefold's jar and Hadoop's.
-fn java() -> Result<Command> {
+/// Java with settings, onefold's jar and Hadoop's.
+fn java(settings: &Path) -> Result<Command> {
     let named = |name: &str| {
         let value = env::var_os(name).filter(|value| !value.is_empty());
         value.with_context(|| format!("{name} is not set, expected jars"))
     };
-    let jars = [named(JAR)?, named(CLASS_PATH)?].join(OsStr::new(":"));
+    let jars = [settings.into(), named(JAR)?, named(CLASS_PATH)?].join(OsStr::new(":"));
     let mut command = Command::new("java");
     command.args(["-Xmx1g", "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp"]).arg(jars);
     Ok(command)
