@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 
 use crate::exit::Exit;
 use crate::measuring::cluster::{dedup, faults, peers, scaling, take_over};
+use crate::measuring::incremental::uploads;
 use crate::measuring::volumes::{memory, qcow2};
 use crate::measuring::{campaign, incremental, nbd, traces};
 
@@ -35,7 +36,11 @@ Examples:
       --out docs/records/NAME.json
   cargo lab campaign cluster-scaling --onefold target/release/onefold \\
       --out docs/records/NAME.json
-  cargo lab campaign incremental --python VENV/bin/python --dir DIR --out docs/records/NAME.json
+  cargo lab campaign incremental --python VENV/bin/python --dir DIR --html PAGE \\
+      --out docs/records/NAME.json
+  cargo lab campaign incremental-versions --python VENV/bin/python --versions DIR/typescript \\
+      --mean 256KiB --dir DIR --out docs/records/NAME.json
+  cargo lab campaign incremental-uploads --file FILE --dir DIR --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
 /// Measure the index, tables, volumes and repositories far away, for hours
@@ -105,8 +110,14 @@ enum Command {
     ClusterDedup(dedup::Options),
     /// Measure 1 to 8 gateways in network namespaces with delay between them, beside what the simulation says
     ClusterScaling(scaling::Options),
-    /// Measure Spark jobs with a memo after changes of their input (Shredder, figure 15)
+    /// Measure jobs of Spark and MapReduce with a memo after changes of their input (Shredder, figure 15)
     Incremental(incremental::Options),
+    /// Measure such jobs on versions of real data
+    IncrementalVersions(incremental::Versions),
+    /// Write the page of records of the two before
+    IncrementalPage(incremental::PageOptions),
+    /// Measure uploads to HDFS beside Hadoop's own
+    IncrementalUploads(uploads::Options),
     /// Measure commands on a simulated line to a repository far away
     FarAway(campaign::FarAway),
 }
@@ -129,6 +140,9 @@ impl Campaign {
             Command::ClusterDedup(options) => dedup::measure(&options),
             Command::ClusterScaling(options) => scaling::measure(&options),
             Command::Incremental(options) => incremental::measure(&options),
+            Command::IncrementalVersions(options) => incremental::measure_versions(&options),
+            Command::IncrementalPage(options) => incremental::write_page(&options),
+            Command::IncrementalUploads(options) => uploads::measure(&options),
             Command::FarAway(options) => campaign::far_away(&options),
         }?;
         Ok(Exit::Fine)
