@@ -271,7 +271,7 @@ fn sanitizer(cargo: Cargo, given: Option<&Path>) -> Result<PathBuf> {
 /// Builds `program` for this kind of machine, with the machine code for GPUs that is in `cubins`.
 fn build(cargo: Cargo, program: &str, cubins: Option<&Path>) -> Result<PathBuf> {
     let mut build = cargo.command();
-    build.args(["build", "--release", "--bin", program]);
+    build.args(["build", "--release", "--package", program, "--bin", program]);
     build.envs(cubins.map(|cubins| ("ONEFOLD_CUBINS", cubins)));
     ensure!(build.status()?.success(), "{build:?} failed");
     Ok(workspace::target_dir().join("release").join(program))
