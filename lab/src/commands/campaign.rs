@@ -40,6 +40,7 @@ Examples:
       --out docs/records/NAME.json
   cargo lab campaign incremental-versions --python VENV/bin/python --versions DIR/typescript \\
       --mean 256KiB --dir DIR --out docs/records/NAME.json
+  cargo lab campaign incremental-page docs/records/NAME.json --html PAGE
   cargo lab campaign incremental-uploads --file FILE --dir DIR --out docs/records/NAME.json
   cargo lab campaign far-away --source DIR --out docs/records/NAME.json";
 
