@@ -170,7 +170,7 @@ class Campaign:
 
 
 class Text:
-    """A file in both ways to split it, and what is known of it from earlier runs."""
+    """A file, its splits by content and of fixed size, and what earlier runs found out about it."""
 
     def __init__(self, campaign, folder, name, stretches):
         """stretches: called to make the text where it is missing."""

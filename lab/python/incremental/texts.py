@@ -1,6 +1,6 @@
 """Texts and their changes, and splits of fixed size, for the campaigns of incremental jobs.
 
-Needs nothing but Python. Everything is drawn from seeds, so that the same numbers give the same bytes.
+Needs nothing but Python. Everything is drawn from seeds: the same arguments give the same bytes.
 """
 
 import functools

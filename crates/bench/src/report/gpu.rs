@@ -86,7 +86,7 @@ where
     (Column::text(name, explanation), Box::new(move |item| Cell::text(of(item))))
 }
 
-/// A number with so many decimal places, where there is one.
+/// A number with `places` decimal places, if there is a number.
 fn number<T, N>(name: &str, explanation: &str, places: usize, of: fn(&T) -> N) -> Shown<T>
 where
     T: 'static,

@@ -1,7 +1,7 @@
 //! Devices on the command line. No test needs a GPU: OpenCL runs on the CPU.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use onefold_testkit::{build_fake_cuda, random, skip, text};
 use serde_json::Value;
@@ -137,14 +137,17 @@ fn last_stdin(lab: &Lab) -> Vec<u8> {
     command.env("ONEFOLD_PASSWORD", "password").output().unwrap().stdout
 }
 
-#[test]
-fn a_backup_by_a_device_is_that_of_the_cpu() {
+/// A lab, and the folder there of a driver of CUDA that runs on the host; none where it cannot be built.
+fn fake_cuda() -> Option<(Lab, PathBuf)> {
     let lab = Lab::new();
     let drivers = lab.path("drivers");
     fs::create_dir(&drivers).unwrap();
-    if !build_fake_cuda(&drivers) {
-        return;
-    }
+    build_fake_cuda(&drivers).then_some((lab, drivers))
+}
+
+#[test]
+fn a_backup_by_a_device_is_that_of_the_cpu() {
+    let Some((lab, drivers)) = fake_cuda() else { return };
     let data = [random(1, 900_000), text(2, 200_000), vec![0; 400_000]].concat();
     lab.write("data", &data);
     let run = |wrong: &str, line: &str| with_cuda(&lab, &drivers, wrong, line, "data");
@@ -164,12 +167,7 @@ fn a_backup_by_a_device_is_that_of_the_cpu() {
 
 #[test]
 fn a_device_that_is_lost_during_a_backup_is_named_and_auto_takes_none_that_is_slower() {
-    let lab = Lab::new();
-    let drivers = lab.path("drivers");
-    fs::create_dir(&drivers).unwrap();
-    if !build_fake_cuda(&drivers) {
-        return;
-    }
+    let Some((lab, drivers)) = fake_cuda() else { return };
     lab.write("data", random(1, 1_000_000));
     let run = |wrong: &str, line: &str| with_cuda(&lab, &drivers, wrong, line, "data");
     run("nothing", "init repo").expect(0);
@@ -185,12 +183,7 @@ fn a_device_that_is_lost_during_a_backup_is_named_and_auto_takes_none_that_is_sl
 
 #[test]
 fn what_is_wrong_with_a_gpu_is_said_with_what_to_do_and_auto_uses_the_cpu() {
-    let lab = Lab::new();
-    let drivers = lab.path("drivers");
-    fs::create_dir(&drivers).unwrap();
-    if !build_fake_cuda(&drivers) {
-        return;
-    }
+    let Some((lab, drivers)) = fake_cuda() else { return };
     lab.write("data", random(1, 100_000));
     let cpu = lab.ok("chunk data").stdout;
     for (wrong, says) in [

@@ -49,7 +49,7 @@ final class Servers implements AutoCloseable {
         conf.set("dfs.namenode.safemode.min.datanodes", "1");
         conf.set("dfs.namenode.safemode.extension", "0");
         conf.set("dfs.heartbeat.interval", "1");
-        // programs wait for a name node that starts: every half second, so many times
+        // while a name node starts, programs ask it again 240 times, every 500 ms
         conf.setBoolean("dfs.client.retry.policy.enabled", true);
         conf.set("dfs.client.retry.policy.spec", "500,240");
         for (String port : new String[] {"namenode.http-address", "datanode.address", "datanode.http.address",
