@@ -50,7 +50,8 @@ osd_data = {folder}/$name
 log_file = {folder}/$name.log
 admin_socket = {folder}/$name.asok
 osd_heartbeat_grace = 86400
-bluestore_block_size = 4294967296
+# Sparse.
+bluestore_block_size = 17179869184
 bluestore_cache_autotune = false
 bluestore_cache_size = 33554432
 "
