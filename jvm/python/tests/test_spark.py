@@ -176,7 +176,7 @@ def test_arrow_batches_are_kept_as_columns(spark, source, memo):
 def test_a_folder_that_others_can_write_is_refused_with_the_command(spark, source, memo):
     memo.mkdir()
     memo.chmod(0o775)
-    with pytest.raises(Refused, match=f"chmod 700 {memo}"):
+    with pytest.raises(Refused, match="mode 775, expected .* another folder"):
         incremental(spark, source, memo=memo, mean=MEAN).map_partitions(words).plan()
     memo.chmod(0o700)
     assert incremental(spark, source, memo=memo, mean=MEAN).map_partitions(words).plan().memo

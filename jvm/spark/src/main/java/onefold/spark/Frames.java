@@ -42,14 +42,17 @@ final class Frames {
     /** Flag: data begin with a byte order mark that is no part of the first record. */
     static final int MARK = 8;
 
+    /** What stands in a header for the number of a replay. */
+    static final int NO_REPLAY = -1;
+
     /** The longest frame of an entry that is read: 1 GiB. */
     private static final int LONGEST = 1 << 30;
 
     private Frames() {
     }
 
-    /** What the writer has to know of an item; functions pass it on as it is. */
-    record Header(int flags, int index, Fingerprint name, int part, String records) {
+    /** What the writer has to know of an item; functions pass it on as it is. {@code replay} is for {@link Handover}. */
+    record Header(int flags, int index, Fingerprint name, int part, String records, int replay) {
         byte[] frame(byte tag) {
             ByteArrayOutputStream bytes = new ByteArrayOutputStream();
             try (DataOutputStream out = new DataOutputStream(bytes)) {
@@ -59,6 +62,7 @@ final class Frames {
                 out.write(name.bytes());
                 out.writeInt(part);
                 out.writeUTF(records);
+                out.writeInt(replay);
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
@@ -67,7 +71,8 @@ final class Frames {
 
         static Header of(byte[] frame) throws IOException {
             DataInputStream in = new DataInputStream(new ByteArrayInputStream(frame, 1, frame.length - 1));
-            return new Header(in.readUnsignedByte(), in.readInt(), Item.readName(in), in.readInt(), in.readUTF());
+            return new Header(in.readUnsignedByte(), in.readInt(), Item.readName(in), in.readInt(), in.readUTF(),
+                in.readInt());
         }
 
         boolean has(int flag) {

@@ -5,6 +5,7 @@ import java.io.InputStream;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
 import onefold.incremental.memo.Memo;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.TaskContext;
@@ -15,6 +16,7 @@ final class Handover {
     private static final Map<String, Handover> OPEN = new ConcurrentHashMap<>();
 
     private final Map<Integer, InputStream> replays = new ConcurrentHashMap<>();
+    private final AtomicInteger count = new AtomicInteger();
     private final Memo memo;
 
     private Handover(Memo memo) {
@@ -55,12 +57,16 @@ final class Handover {
         return memo;
     }
 
-    void put(int index, InputStream payload) {
-        replays.put(index, payload);
+    /** Keeps a replay, and returns its number: a task may read an operation twice, as zip with itself does. */
+    int put(InputStream payload) {
+        int number = count.getAndIncrement();
+        replays.put(number, payload);
+        return number;
     }
 
-    Optional<InputStream> take(int index) {
-        return Optional.ofNullable(replays.remove(index));
+    /** The replay of this number, once. */
+    Optional<InputStream> take(int number) {
+        return Optional.ofNullable(replays.remove(number));
     }
 
     private void close() {

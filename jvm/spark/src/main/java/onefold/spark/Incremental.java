@@ -1,9 +1,7 @@
 package onefold.spark;
 
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.ObjectOutputStream;
 import java.net.URI;
 import java.net.URISyntaxException;
 import java.nio.file.Files;
@@ -14,7 +12,6 @@ import java.util.List;
 import java.util.TreeMap;
 import java.util.stream.Stream;
 import onefold.incremental.Refused;
-import onefold.incremental.memo.JobKey;
 import onefold.incremental.memo.Run;
 import onefold.incremental.split.Fingerprint;
 import onefold.incremental.split.SplitSizes;
@@ -103,19 +100,15 @@ public final class Incremental {
                     + " is in no jar or folder; name it with version(…)";
             }
             parts.put("code " + i, code == null ? "by version" : code);
-            parts.put("function " + i, digest(functions[i]));
+            Captured captured = Captured.by(functions[i]);
+            parts.put("function " + i, captured.digest());
+            if (captured.hasAccumulator()) {
+                reason = functions[i].getClass().getName() + " adds to an accumulator, which splits that are replayed"
+                    + " would not; yield what is to be counted, and count it behind the operation";
+            }
         }
         String used = reason.isEmpty() ? memo : null;
         return Job.of("Java " + operation, paths, used, parts, true, reason, records, mean, verifiedShare);
-    }
-
-    /** The function's class, and what it captured. */
-    private static String digest(Object function) throws IOException {
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        try (ObjectOutputStream out = new ObjectOutputStream(bytes)) {
-            out.writeObject(function);
-        }
-        return new JobKey.Builder().bytes("", bytes.toByteArray()).build().parts().get("");
     }
 
     /** A digest of the jar or folder that has the class, or null. */

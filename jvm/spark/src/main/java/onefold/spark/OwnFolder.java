@@ -21,17 +21,25 @@ import org.apache.hadoop.security.UserGroupInformation;
  */
 final class OwnFolder {
     private static final short MODE = 0700;
+    /** Where owners and modes hold; other file systems may report some that nothing enforces. */
+    private static final Set<String> ENFORCING = Set.of("file", "hdfs", "webhdfs", "swebhdfs", "viewfs");
+    private static final String REASON = "reading pickled results runs code that whoever writes there can choose";
     private static final Set<Path> ENSURED = ConcurrentHashMap.newKeySet();
 
     private OwnFolder() {
     }
 
-    /** Makes the folder if there is none; refuses one of another owner or mode. Asks once a process. */
+    /** Makes the folder if there is none; refuses one that others can or could write. Asks once a process. */
     static void ensure(Configuration conf, Path folder) throws IOException {
         if (ENSURED.contains(folder)) {
             return;
         }
         FileSystem fs = NewFile.raw(folder.getFileSystem(conf));
+        String scheme = fs.getUri().getScheme();
+        if (!ENFORCING.contains(scheme)) {
+            throw new Refused("the memo " + folder + " is on " + scheme + ", which has no owners that hold: " + REASON
+                + "; use a memo on HDFS or on local files, or map_in_arrow, which needs no owner");
+        }
         FileStatus status;
         try {
             status = fs.getFileStatus(folder);
@@ -42,23 +50,11 @@ final class OwnFolder {
         String user = UserGroupInformation.getCurrentUser().getShortUserName();
         boolean isOwn = status.getOwner().equals(user) && status.getPermission().toShort() == MODE;
         if (!isOwn) {
+            // not chmod: what others wrote before would be read afterwards
             throw new Refused("the memo " + folder + " belongs to " + status.getOwner() + " with mode "
                 + String.format("%03o", status.getPermission().toShort()) + ", expected " + user
-                + " with mode 700: reading pickled results runs code that whoever writes there can choose; run: "
-                + command(fs, folder, status.getOwner().equals(user)));
+                + " with mode 700: " + REASON + "; run the job with another folder, which it makes so");
         }
         ENSURED.add(folder);
-    }
-
-    private static String command(FileSystem fs, Path folder, boolean isOwner) {
-        String scheme = fs.getUri().getScheme();
-        if (scheme.equals("s3a")) {
-            return "the job with a memo on a file system that has owners, or with map_in_arrow, which needs none";
-        }
-        if (!isOwner) {
-            return "the job with a memo folder of your own";
-        }
-        boolean isLocal = scheme.equals("file");
-        return isLocal ? "chmod 700 " + folder.toUri().getPath() : "hdfs dfs -chmod 700 " + folder;
     }
 }

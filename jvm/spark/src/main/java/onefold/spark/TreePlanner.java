@@ -9,9 +9,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import onefold.incremental.Refused;
+import onefold.incremental.input.Piece;
 import onefold.incremental.layout.SplitRef;
 import onefold.incremental.memo.Contraction;
 import onefold.incremental.split.Fingerprint;
+import onefold.incremental.split.Records;
 import org.apache.spark.api.java.JavaSparkContext;
 
 /**
@@ -55,6 +57,7 @@ final class TreePlanner implements WorkFormat.Planner {
     public synchronized List<Batch> plan() throws IOException {
         long start = System.nanoTime();
         Inputs inputs = Inputs.read(job.conf(context), job.paths());
+        ensureNoMark(inputs);
         MemoUse use;
         try {
             use = MemoUse.open(context, job.spec(), inputs.records());
@@ -76,6 +79,18 @@ final class TreePlanner implements WorkFormat.Planner {
         MapPlanner.note(use, plan, job.name());
         computeBelowRoots(tree);
         return tree.roots();
+    }
+
+    /** A tree is made of results that the memo keeps, and that of a split with a mark it does not. */
+    private void ensureNoMark(Inputs inputs) throws IOException {
+        Records records = Records.parse(inputs.records());
+        for (SplitRef split : inputs.splits()) {
+            if (new Piece(split, records).startsWithMark(job.conf(context))) {
+                throw new Refused(split.file() + " begins with a byte order mark, so that its first split has a result"
+                    + " that no other file can reuse, and a tree needs all results; remove the mark, or leave"
+                    + " associative=True out");
+            }
+        }
     }
 
     private void computeBelowRoots(Tree tree) throws IOException {

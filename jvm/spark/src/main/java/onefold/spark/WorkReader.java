@@ -5,10 +5,12 @@ import java.io.InputStream;
 import java.util.ArrayDeque;
 import java.util.Iterator;
 import java.util.Optional;
+import onefold.incremental.input.Piece;
 import onefold.incremental.memo.DamagedEntry;
 import onefold.incremental.memo.JobKey;
 import onefold.incremental.memo.Memo;
 import onefold.incremental.split.Fingerprint;
+import onefold.incremental.split.Records;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.io.NullWritable;
 import org.apache.hadoop.mapreduce.InputSplit;
@@ -68,17 +70,18 @@ final class WorkReader extends RecordReader<NullWritable, byte[]> {
     }
 
     private void begin() throws IOException {
-        int mark = startsWithMark() ? Frames.MARK : 0;
-        boolean isMemoised = batch.hasMemo() && mark == 0;
+        boolean hasMark = item.split() != null
+            && new Piece(item.split(), Records.parse(batch.records())).startsWithMark(conf);
+        int mark = hasMark ? Frames.MARK : 0;
+        boolean isMemoised = batch.hasMemo() && !hasMark;
         Optional<InputStream> stored = isMemoised ? open(item.name()) : Optional.empty();
         if (stored.isPresent() && !item.isVerified()) {
-            handover.put(item.index(), stored.get());
-            ready.add(header(0).frame(Frames.REPLAY));
+            ready.add(header(0, handover.put(stored.get())).frame(Frames.REPLAY));
             return;
         }
         int flags = mark | (item.split() == null ? Frames.NODE : 0)
             | (stored.isPresent() ? Frames.VERIFIED : isMemoised ? Frames.WRITTEN : 0);
-        ready.add(header(flags).frame(Frames.BEGIN));
+        ready.add(header(flags, Frames.NO_REPLAY).frame(Frames.BEGIN));
         known = stored.orElse(null);
         if (item.split() == null) {
             children = item.children().iterator();
@@ -87,8 +90,8 @@ final class WorkReader extends RecordReader<NullWritable, byte[]> {
         }
     }
 
-    private Frames.Header header(int flags) {
-        return new Frames.Header(flags, item.index(), item.name(), item.part(), batch.records());
+    private Frames.Header header(int flags, int replay) {
+        return new Frames.Header(flags, item.index(), item.name(), item.part(), batch.records(), replay);
     }
 
     /** An entry; nothing if it is missing or damaged, which is told. */
@@ -100,16 +103,6 @@ final class WorkReader extends RecordReader<NullWritable, byte[]> {
             System.err.println("onefold: " + e.getMessage() + "; computing it anew");
             memo.delete(key, name);
             return Optional.empty();
-        }
-    }
-
-    /** Whether a file begins with a byte order mark here: the same bytes elsewhere have another result. */
-    private boolean startsWithMark() throws IOException {
-        if (item.split() == null || item.split().position() != 0 || batch.records().startsWith("length:")) {
-            return false;
-        }
-        try (InputStream in = item.split().open(conf)) {
-            return in.read() == 0xef && in.read() == 0xbb && in.read() == 0xbf;
         }
     }
 
@@ -138,7 +131,7 @@ final class WorkReader extends RecordReader<NullWritable, byte[]> {
             known = stored.get();
         } else {
             children = null;
-            ready.add(header(0).frame(Frames.ABANDON));
+            ready.add(header(0, Frames.NO_REPLAY).frame(Frames.ABANDON));
         }
     }
 

@@ -139,7 +139,7 @@ final class WorkWriter implements FlatMapFunction<Iterator<byte[]>, byte[]> {
 
         private void beginReplay(Frames.Header begun) throws IOException {
             header = begun;
-            Optional<InputStream> payload = handover.take(header.index());
+            Optional<InputStream> payload = handover.take(header.replay());
             if (payload.isEmpty()) {
                 throw new IOException("an item is replayed twice in a task");
             }

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -19,6 +20,8 @@ import java.util.TreeMap;
 import onefold.incremental.Refused;
 import onefold.incremental.command.Commands;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.java.JavaPairRDD;
 import org.apache.spark.api.java.JavaSparkContext;
@@ -189,11 +192,76 @@ class IncrementalTest {
     }
 
     @Test
-    void aFolderThatOthersCanWriteIsRefusedWithTheCommand() throws IOException {
+    void aFileThatIsReplacedAfterItsSplitsWereFoundFailsTheJobAndSpoilsNothing() throws IOException {
+        Incremental.Planned<JavaPairRDD<String, Integer>> planned = incremental().mapPartitions(IncrementalTest::pairs)
+            .reduceByKey(Integer::sum);
+        assertTrue(planned.plan().misses() > 0);
+        String text = Files.readString(input);
+        Files.writeString(input, text.replace("word1", "WORD1"));
+        Exception e = assertThrows(Exception.class, () -> planned.rdd().count());
+        assertTrue(e.toString().contains(" changed since its splits were found"), e.toString());
+        Files.writeString(input, text);
+        Incremental.Planned<JavaPairRDD<String, Integer>> again = incremental().mapPartitions(IncrementalTest::pairs)
+            .reduceByKey(Integer::sum);
+        assertEquals(plain(), counts(again.rdd()));
+    }
+
+    @Test
+    void anOperationIsZippedWithItself() throws IOException {
+        List<String> lines = Files.readAllLines(input);
+        for (int round = 0; round < 2; round++) {
+            var rdd = incremental().mapPartitions((Iterator<String> own) -> own).rdd().rdd();
+            List<Tuple2<String, String>> both = rdd.zip(rdd).collect();
+            assertEquals(lines, both.stream().map(pair -> pair._1).toList());
+            assertEquals(lines, both.stream().map(pair -> pair._2).toList());
+        }
+    }
+
+    @Test
+    void aFunctionThatCountsInAnAccumulatorRunsWithoutTheMemo() throws IOException {
+        var seen = context.sc().longAccumulator();
+        for (int round = 0; round < 2; round++) {
+            Incremental.Planned<?> planned = incremental().version("1").mapPartitions((Iterator<String> lines) -> {
+                seen.add(1);
+                return lines;
+            }).rdd();
+            assertEquals("", planned.plan().memo());
+            assertTrue(planned.plan().reason().contains("accumulator"), planned.plan().reason());
+        }
+    }
+
+    @Test
+    void aTreeOverAFileWithAByteOrderMarkIsRefused() throws IOException {
+        Files.writeString(input, "\ufeff" + Files.readString(input));
+        String message = assertThrows(Refused.class,
+            () -> incremental().mapPartitions(IncrementalTest::pairs).reduceByKeyInTree(Integer::sum, 2).plan())
+            .getMessage();
+        assertTrue(message.contains("/input begins with a byte order mark"), message);
+    }
+
+    /** Says that everything belongs to the user alone, as object stores do. */
+    public static final class Shared extends RawLocalFileSystem {
+        @Override
+        public URI getUri() {
+            return URI.create("shared:///");
+        }
+    }
+
+    @Test
+    void aMemoWhereOwnersAreNotEnforcedIsRefused() throws IOException {
+        context.hadoopConfiguration().setClass("fs.shared.impl", Shared.class, FileSystem.class);
+        Incremental shared = Incremental.of(context, input.toUri().toString()).memo("shared:" + folder.resolve("memo"));
+        String message = assertThrows(Refused.class,
+            () -> shared.mapPartitions(IncrementalTest::pairs).rdd().plan()).getMessage();
+        assertTrue(message.contains("is on shared, which has no owners that hold"), message);
+    }
+
+    @Test
+    void aFolderThatOthersCanWriteIsRefused() throws IOException {
         Path memo = Files.createDirectory(folder.resolve("memo"));
         Files.setPosixFilePermissions(memo, PosixFilePermissions.fromString("rwxrwxr-x"));
         Incremental.Planned<?> planned = incremental().mapPartitions(IncrementalTest::pairs).rdd();
         String message = assertThrows(Refused.class, planned::plan).getMessage();
-        assertTrue(message.contains("chmod 700 " + memo), message);
+        assertTrue(message.contains("mode 775, expected") && message.contains("another folder"), message);
     }
 }

@@ -17,6 +17,7 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathFilter;
+import org.apache.hadoop.io.compress.CompressionCodecFactory;
 
 /** The files that the input paths of a job name: files, folders, patterns, and files with shared splits. */
 public final class InputFiles {
@@ -31,11 +32,13 @@ public final class InputFiles {
 
     private final Configuration conf;
     private final boolean isRecursive;
+    private final CompressionCodecFactory codecs;
 
     /** Takes folders in folders if {@code isRecursive}, and refuses them otherwise. */
     public InputFiles(Configuration conf, boolean isRecursive) {
         this.conf = conf;
         this.isRecursive = isRecursive;
+        codecs = new CompressionCodecFactory(conf);
     }
 
     /** The files, in the order of the paths and of their names; refuses a path that names none. */
@@ -101,9 +104,13 @@ public final class InputFiles {
 
     /**
      * The splits of {@code file}: by its manifest, or else by reading it once, which standard error
-     * is told.
+     * is told. Refuses a file that Hadoop would decompress.
      */
     public Version version(Path file) throws IOException {
+        if (codecs.getCodec(file) != null) {
+            throw new Refused(file + " is compressed, as its name says, and compressed bytes differ from the first"
+                + " change on; decompress it");
+        }
         Optional<Version> known = Version.find(conf, file);
         if (known.isPresent()) {
             return known.get();

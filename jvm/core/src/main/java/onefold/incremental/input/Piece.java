@@ -3,6 +3,7 @@ package onefold.incremental.input;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
+import java.io.InputStream;
 import java.util.ArrayList;
 import java.util.List;
 import onefold.incremental.layout.SplitRef;
@@ -23,6 +24,19 @@ public record Piece(SplitRef split, Records records) {
             version.splits().forEach(split -> pieces.add(new Piece(split, version.manifest().records())));
         }
         return pieces;
+    }
+
+    /**
+     * Whether the file begins with a byte order mark here, which is no part of the first record. So the split has
+     * another result than the same bytes elsewhere, and no memo keeps it.
+     */
+    public boolean startsWithMark(Configuration conf) throws IOException {
+        if (split.position() != 0 || records.kind() == Records.Kind.LENGTH) {
+            return false;
+        }
+        try (InputStream in = split.open(conf)) {
+            return in.read() == 0xef && in.read() == 0xbb && in.read() == 0xbf;
+        }
     }
 
     public void write(DataOutput out) throws IOException {

@@ -92,6 +92,14 @@ public final class TextRecords implements Closeable {
         }
     }
 
+    /** Reads what is left, so that the split is known to be what was planned. */
+    public void finish() throws IOException {
+        Text record = new Text();
+        while (source.next(record) > 0) {
+            // the stream looks at the bytes
+        }
+    }
+
     /** Where in the data set's file the record read last begins. */
     public long position() {
         return split.position() + start;

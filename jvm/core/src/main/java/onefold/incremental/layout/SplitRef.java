@@ -2,6 +2,8 @@ package onefold.incremental.layout;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.security.MessageDigest;
+import onefold.incremental.Refused;
 import onefold.incremental.split.Fingerprint;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -18,7 +20,10 @@ import org.apache.hadoop.fs.Path;
  *     shared
  */
 public record SplitRef(Path file, long offset, long length, Fingerprint fingerprint, long position) {
-    /** The split's bytes and no others; a read fails if the file ends before them. */
+    /**
+     * The split's bytes and no others. A read fails if the file ends before them, or if they have another
+     * fingerprint, which the read of the last byte tells.
+     */
     public InputStream open(Configuration conf) throws IOException {
         FSDataInputStream in = file.getFileSystem(conf).open(file);
         try {
@@ -33,6 +38,7 @@ public record SplitRef(Path file, long offset, long length, Fingerprint fingerpr
     private static final class Bounded extends InputStream {
         private final InputStream in;
         private final SplitRef split;
+        private final MessageDigest digest = Fingerprint.digest();
         private long left;
 
         Bounded(InputStream in, SplitRef split) {
@@ -57,7 +63,13 @@ public record SplitRef(Path file, long offset, long length, Fingerprint fingerpr
                 throw new IOException(split.file + " ends " + left + " bytes before the end of the split at "
                     + split.offset + " of " + split.length + " bytes; run put again");
             }
+            digest.update(bytes, from, read);
             left -= read;
+            if (left == 0 && !Fingerprint.finish(digest).equals(split.fingerprint)) {
+                throw new Refused(split.file + " changed since its splits were found: its " + split.length
+                    + " bytes at " + split.offset + " have another fingerprint; run put again if it has a manifest"
+                    + " (a shared split that is damaged must be deleted first), then run the job again");
+            }
             return read;
         }
 

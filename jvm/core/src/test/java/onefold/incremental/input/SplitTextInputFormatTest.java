@@ -141,6 +141,15 @@ class SplitTextInputFormatTest {
     }
 
     @Test
+    void aFileThatHadoopWouldDecompressIsRefused() throws Exception {
+        Files.writeString(folder.resolve("part.deflate"), "bytes of no magic\n");
+        Path path = new Path(folder.resolve("part.deflate").toUri());
+        String message = assertThrows(Refused.class, () -> new InputFiles(new JobConf(), false).version(path))
+            .getMessage();
+        assertTrue(message.startsWith(path + " is compressed, as its name says"), message);
+    }
+
+    @Test
     void inputThatIsMissingOrNestedIsRefused() throws Exception {
         Job job = Job.getInstance();
         FileInputFormat.setInputPaths(job, at("missing"));

@@ -106,6 +106,18 @@ class PutTest {
     }
 
     @Test
+    void bytesThatChangedSinceTheirSplitWasFoundAreRefusedAtTheLastOne() throws IOException {
+        Files.write(folder.resolve("a"), Inputs.lines(1, 50_000));
+        SplitRef split = Version.scan(conf, at("a"), SIZES, Records.LINES).splits().get(3);
+        Files.write(folder.resolve("a"), Inputs.lines(2, 50_000));
+        try (InputStream in = split.open(conf)) {
+            assertEquals(split.length() - 1, in.readNBytes((int) split.length() - 1).length);
+            String message = assertThrows(Refused.class, in::read).getMessage();
+            assertTrue(message.contains(at("a") + " changed since its splits were found"), message);
+        }
+    }
+
+    @Test
     void aFileWithoutAManifestHasNoVersionAndOneIsFoundByReading() throws IOException {
         byte[] data = Inputs.lines(3, 10_000);
         Files.write(folder.resolve("plain"), data);

@@ -28,28 +28,30 @@ import org.apache.hadoop.util.VersionInfo;
  * what happens after the map tasks.
  */
 final class Keys {
-    private static final Set<String> IGNORED = Set.of(
-        // where the job reads and writes, and what it is called
+    /** Where the job reads and writes, what it is called, and what happens to the output of its map tasks. */
+    static final Set<String> LEFT_OUT = Set.of(
         "mapreduce.input.fileinputformat.inputdir", "mapreduce.output.fileoutputformat.outputdir",
         "mapreduce.job.name", "mapreduce.job.dir", "mapreduce.job.working.dir", "mapreduce.job.user.name",
         "mapreduce.job.queuename", "mapreduce.job.priority", "mapreduce.job.tags", "mapreduce.job.credentials.binary",
         "mapreduce.job.submithostname", "mapreduce.job.submithostaddress", "mapreduce.job.acl-view-job",
         "mapreduce.job.acl-modify-job", "mapreduce.job.hdfs-servers", "mapreduce.job.maps",
         "mapreduce.framework.name", "mapreduce.input.fileinputformat.numinputfiles",
-        // told by their content
-        "mapreduce.job.jar", "tmpjars", "tmpfiles", "tmparchives", "mapreduce.job.cache.files",
-        "mapreduce.job.cache.archives", "mapreduce.job.cache.files.timestamps", "mapreduce.job.cache.files.filesizes",
-        "mapreduce.job.cache.files.visibilities", "mapreduce.job.cache.archives.timestamps",
-        "mapreduce.job.cache.archives.filesizes", "mapreduce.job.cache.archives.visibilities",
-        "mapreduce.job.classpath.files", "mapreduce.job.classpath.archives",
-        // what happens to the output of map tasks; the classes of that output are a part of their own
+        // the classes of the map tasks' output are a part of their own
         "mapreduce.job.reduce.class", "mapred.reducer.class", "mapreduce.job.outputformat.class",
         "mapred.output.format.class", "mapreduce.job.partitioner.class", "mapred.partitioner.class",
         "mapreduce.job.output.key.class", "mapreduce.job.output.value.class");
 
+    /** Lists of files that are told by their content. */
+    private static final Set<String> FILES = Set.of(
+        "mapreduce.job.jar", "tmpjars", "tmpfiles", "tmparchives", "mapreduce.job.cache.files",
+        "mapreduce.job.cache.archives", "mapreduce.job.cache.files.timestamps", "mapreduce.job.cache.files.filesizes",
+        "mapreduce.job.cache.files.visibilities", "mapreduce.job.cache.archives.timestamps",
+        "mapreduce.job.cache.archives.filesizes", "mapreduce.job.cache.archives.visibilities",
+        "mapreduce.job.classpath.files", "mapreduce.job.classpath.archives");
+
     private static final List<String> IGNORED_PREFIXES = List.of("onefold.", "yarn.", "dfs.", "fs.", "hadoop.", "ipc.",
-        "io.seqfile.", "ha.", "net.", "nfs.", "rpc.", "httpfs.", "mapreduce.jobhistory.", "mapreduce.jobtracker.",
-        "mapreduce.cluster.", "mapreduce.shuffle.", "mapreduce.client.", "mapreduce.reduce.", "mapreduce.job.reduce.",
+        "io.seqfile.", "mapreduce.jobhistory.", "mapreduce.jobtracker.", "mapreduce.cluster.",
+        "mapreduce.shuffle.", "mapreduce.client.", "mapreduce.reduce.", "mapreduce.job.reduce.",
         "mapreduce.job.reducer.", "mapreduce.am.", "mapreduce.map.memory.", "mapreduce.map.cpu.",
         "mapreduce.map.resource.", "mapreduce.map.log.", "mapreduce.map.speculative", "mapreduce.map.maxattempts",
         "mapreduce.task.io.", "mapreduce.fileoutputcommitter.", "mapreduce.output.fileoutputformat.compress",
@@ -70,8 +72,9 @@ final class Keys {
         }
         for (String list : new String[] {"tmpjars", "tmpfiles", "tmparchives", MRJobConfig.CACHE_FILES,
                 MRJobConfig.CACHE_ARCHIVES}) {
-            for (String file : job.getTrimmedStrings(list)) {
-                key.text(list + ": " + new Path(withoutFragment(file)).getName(), digest(job, withoutFragment(file)));
+            String[] files = job.getTrimmedStrings(list);
+            for (int i = 0; i < files.length; i++) {
+                key.text(list + " " + i + ": " + nameInTask(files[i]), digest(job, withoutFragment(files[i])));
             }
         }
         for (Map.Entry<String, String> property : job) {
@@ -84,12 +87,18 @@ final class Keys {
     }
 
     private static boolean counts(Configuration job, String name) {
-        if (IGNORED.contains(name) || IGNORED_PREFIXES.stream().anyMatch(name::startsWith)) {
+        if (LEFT_OUT.contains(name) || FILES.contains(name) || IGNORED_PREFIXES.stream().anyMatch(name::startsWith)) {
             return false;
         }
         String[] sources = job.getPropertySources(name);
         String last = sources == null || sources.length == 0 ? "" : sources[sources.length - 1];
         return !last.endsWith("-default.xml");
+    }
+
+    /** What a task calls a file: the fragment behind its path, or its own name. */
+    private static String nameInTask(String file) {
+        int fragment = file.indexOf('#');
+        return fragment < 0 ? new Path(file).getName() : file.substring(fragment + 1);
     }
 
     private static String withoutFragment(String file) {

@@ -62,6 +62,7 @@ public final class MemoMapper extends Mapper<Object, Object, Object, Object> {
                 (Mapper<Object, Object, Object, Object>) ReflectionUtils.newInstance(type, conf);
             try {
                 mapper.run(new WrappedMapper<Object, Object, Object, Object>().getMapContext(watched));
+                records.finish();
             } finally {
                 records.close();
             }

@@ -63,6 +63,11 @@ final class MemoReader {
         }
     }
 
+    /** Reads what the mapper left, and fails if the split is not what was planned. */
+    void finish() throws IOException {
+        records.finish();
+    }
+
     long count() {
         return count;
     }

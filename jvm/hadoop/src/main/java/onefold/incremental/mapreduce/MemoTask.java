@@ -35,7 +35,7 @@ final class MemoTask {
         for (MemoSplit.Item item : items) {
             switch (item.action()) {
                 case REPLAY -> {
-                    if (replay(item)) {
+                    if (!item.piece().startsWithMark(job) && replay(item)) {
                         api.count(GROUP, "splits replayed", 1);
                     } else {
                         compute(item);
@@ -154,6 +154,9 @@ final class MemoTask {
     /** Runs mapper and combiner over a split, and gives what comes out to the job and to {@code raw}. */
     private void map(MemoSplit.Item item, Counts counts, RawSink raw) throws IOException, InterruptedException {
         looked.clear();
+        if (item.piece().startsWithMark(job)) {
+            looked.at("the byte order mark of its file");
+        }
         WatchedConf conf = new WatchedConf(job, looked);
         Codec.Encoder encoder = codec.new Encoder();
         Api.Sink last = (outKey, outValue) -> {

@@ -77,6 +77,7 @@ public final class OldMemoRunner implements MapRunnable<Object, Object, Object, 
             runner.configure(conf);
             try {
                 runner.run(new Reader(records, looked), collector(sink), new Watched(counters, reporter, item.split(), looked));
+                records.finish();
             } finally {
                 records.close();
             }

@@ -23,7 +23,6 @@ import onefold.incremental.split.Fingerprint;
 import onefold.incremental.split.Records;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.io.compress.CompressionCodecFactory;
 import org.apache.hadoop.mapred.FileInputFormat;
 import org.apache.hadoop.mapred.JobConf;
 
@@ -62,12 +61,8 @@ record Plan(JobKey key, List<MemoSplit> splits, Run run, long inOthersOnly) {
         Configuration reading = new Configuration(job);
         reading.setIfUnset(InputFiles.RECORDS, expected.toString());
         InputFiles files = new InputFiles(reading, job.getBoolean(FileInputFormat.INPUT_DIR_RECURSIVE, false));
-        CompressionCodecFactory codecs = new CompressionCodecFactory(job);
         List<Piece> pieces = new ArrayList<>();
         for (Path file : list(files, job)) {
-            if (codecs.getCodec(file) != null) {
-                throw new Refused(file + " is compressed, and compressed bytes differ from the first change on");
-            }
             Version version = files.version(file);
             Records records = version.manifest().records();
             if (!records.equals(expected)) {

@@ -4,13 +4,12 @@ import java.util.List;
 import java.util.Set;
 import org.apache.hadoop.mapred.JobConf;
 
-/** A task's configuration, and whether the mapper looks at what differs from task to task. */
+/** A task's configuration, and whether the mapper looks at what differs from task to task or is not in the key. */
 final class WatchedConf extends JobConf {
     private static final Set<String> OF_TASKS = Set.of("mapreduce.job.id", "mapred.job.id",
         "mapreduce.job.application.attempt.id", "mapred.tip.id", "mapred.work.output.dir", "map.input.file",
         "map.input.start", "map.input.length", "mapreduce.job.local.dir", "job.local.dir",
-        "mapreduce.job.input.file", "mapreduce.input.fileinputformat.inputdir", "mapred.input.dir",
-        "mapreduce.output.fileoutputformat.outputdir", "mapred.output.dir");
+        "mapreduce.job.input.file", "mapred.input.dir", "mapred.output.dir");
     private static final List<String> OF_TASKS_PREFIXES = List.of("mapreduce.task.attempt.", "mapreduce.task.id",
         "mapreduce.task.partition", "mapreduce.task.output.", "mapred.task.id", "mapred.task.partition",
         "mapreduce.map.input.");
@@ -25,7 +24,7 @@ final class WatchedConf extends JobConf {
     private void watch(String name) {
         // the constructor of the superclass asks too
         boolean isOfTasks = name != null
-            && (OF_TASKS.contains(name) || OF_TASKS_PREFIXES.stream().anyMatch(name::startsWith));
+            && (OF_TASKS.contains(name) || Keys.LEFT_OUT.contains(name) || OF_TASKS_PREFIXES.stream().anyMatch(name::startsWith));
         if (looked != null && isOfTasks) {
             looked.at("the property " + name);
         }
