@@ -160,6 +160,18 @@ class LocalRunTest {
     }
 
     @Test
+    void theFirstSplitOfAFileWithAByteOrderMarkIsComputedEachTime() throws Exception {
+        put("\ufeff" + text(2, 3000), "in");
+        Path plain = plain("words", "in");
+        for (int i = 0; i < 2; i++) {
+            Result result = jobs(List.of(), "words", "in");
+            expectSame(plain, result);
+            assertEquals(i == 0 ? 0 : replayed(result)[1] - 1, replayed(result)[0]);
+            assertTrue(result.ended.output().contains("the byte order mark of its file"), result.ended.output());
+        }
+    }
+
+    @Test
     void jobsThatCannotBeMemoisedRunPlainlyAndSayWhy() throws Exception {
         put(text(3, 2000), "in");
         Result mapOnly = jobs(List.of(), "map-only", "in");
