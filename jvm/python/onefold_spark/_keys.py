@@ -163,7 +163,7 @@ class _Walk:
     def _exact(self, value, kinds, where):
         if type(value) not in kinds:
             self._class(type(value), where)
-            self._state(getattr(value, "__dict__", None), where)
+            self.value(getattr(value, "__dict__", None) or None, where)
 
     def _mapping(self, value, where):
         self._exact(value, (dict,), where)
@@ -187,9 +187,8 @@ class _Walk:
         self._put("bytearray", bytes(value))
 
     def _function(self, value, where):
-        place = _place(value.__module__)
-        if place != "own":
-            self._named(value, place, where)
+        # the home of the code: functools.wraps copies __module__
+        if _place(value.__globals__.get("__name__")) != "own" and self._by_name(value):
             return
         self._put("function")
         self._code(value.__code__, where)
@@ -201,11 +200,8 @@ class _Walk:
                 self.value(cell.cell_contents, name)
             except ValueError:  # not bound yet
                 self._put("empty")
-        self._state(value.__dict__, where)
+        self.value(value.__dict__ or None, where)
         self._globals(value.__code__, value.__globals__)
-
-    def _state(self, state, where):
-        self.value({name: item for name, item in (state or {}).items() if name != "__wrapped__"} or None, where)
 
     def _code(self, code, where):
         self._put("code")
@@ -296,10 +292,11 @@ class _Walk:
             if isinstance(item, types.ModuleType):
                 self._put("uses", attribute)
                 self.value(item, attribute)
-            elif isinstance(item, (types.FunctionType, type)) and item.__module__ != name:
-                other = sys.modules.get(item.__module__)
-                self._put("uses", attribute)
-                self.value(item if other is None else other, attribute)
+            elif isinstance(item, (types.FunctionType, type)):
+                home = _home(item)
+                if home is not module and getattr(item, "__globals__", None) is not vars(module):
+                    self._put("uses", attribute)
+                    self.value(home or item, attribute)
 
     def _package(self, top, place):
         if place == "python":
@@ -311,7 +308,15 @@ class _Walk:
         self.packages.update(number)
         self._put("package", top)
 
-    def _named(self, value, place, where):
+    def _by_name(self, value):
+        """Writes down a function or class that a package has under its name; false if none has."""
+        place = _place(value.__module__)
+        if place == "own" or _home(value) is None:
+            return False
+        self._named(value, place)
+        return True
+
+    def _named(self, value, place):
         module = value.__module__ or "builtins"
         self._package(module.partition(".")[0], place)
         self._put("named", f"{module}.{value.__qualname__}")
@@ -319,7 +324,7 @@ class _Walk:
     def _builtin(self, value, where):
         owner = value.__self__
         if owner is None or isinstance(owner, types.ModuleType):
-            self._named(value, _place(value.__module__ or "builtins"), where)
+            self._named(value, _place(value.__module__ or "builtins"))
         else:
             self._put("bound", value.__qualname__)
             self.value(owner, where)
@@ -348,11 +353,9 @@ class _Walk:
             self.value(part, where)
 
     def _class(self, value, where):
-        place = _place(value.__module__)
-        if place != "own":
-            self._named(value, place, where)
+        if self._by_name(value):
             return
-        self._put("class", value.__name__)
+        self._put("class", f"{value.__module__}.{value.__qualname__}")
         for base in value.__bases__:
             self.value(base, where)
         if type(value) is not type:
@@ -415,6 +418,15 @@ class _Walk:
         ((set, frozenset), _set),
         (bytearray, _bytearray),
     )
+
+
+def _home(value):
+    """The module that has this very function or class under its name, as pickle looks it up, or None."""
+    module = found = sys.modules.get(value.__module__)
+    for name in value.__qualname__.split("."):
+        found = getattr(found, "__dict__", {}).get(name)
+    # a method of a class
+    return module if getattr(found, "__func__", found) is value else None
 
 
 @functools.cache

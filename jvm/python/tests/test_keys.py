@@ -87,6 +87,60 @@ def test_a_helper_of_a_helper_counts_however_it_is_imported(load):
         assert one != key(load(deep="def h(x): return 2", helper=how, job=by_name).f), how
 
 
+WRAPPERS = {
+    "a function": """
+        import functools, json
+        def safe(fn):
+            @functools.wraps(fn)
+            def call(x): return DEFAULT
+            return call
+        parse = safe(json.loads)
+    """,
+    "a function of a package around an own one": """
+        import contextlib, functools, json
+        @contextlib.contextmanager
+        @functools.wraps(json.loads)
+        def parse(x): yield DEFAULT
+    """,
+    "a function that calls what it wraps by attribute": """
+        import functools
+        def safe(fn):
+            @functools.wraps(fn)
+            def call(x): return call.__wrapped__(x)
+            return call
+        @safe
+        def parse(x): return DEFAULT
+    """,
+    "a class": """
+        import functools, json
+        class Decoder(json.JSONDecoder):
+            def decode(self, x): return DEFAULT
+        parse = functools.wraps(json.JSONDecoder, updated=())(Decoder)
+    """,
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS.values(), ids=WRAPPERS)
+def test_what_took_the_name_of_something_else_counts_with_its_own_code(load, wrapper):
+    for job in ("import helper\ndef f(lines): return helper.parse(lines)",
+                "from helper import parse\ndef f(lines): return parse(lines)",
+                "import deep\ndef f(lines): return deep.parse(lines)"):
+        keys = [key(load(helper=wrapper.replace("DEFAULT", default), deep="from helper import parse", job=job).f)
+                for default in ("0", "0", "1")]
+        assert keys[0] == keys[1] != keys[2], job
+
+
+def test_functions_and_classes_that_a_package_has_under_their_names_count_by_version():
+    import contextlib
+    import json
+
+    import numpy as np
+
+    for item in (json.loads, json.JSONDecoder, json.JSONDecoder.decode, contextlib.contextmanager, np.sum, np.ndarray):
+        walk = _keys._Walk()
+        assert walk._by_name(item), item
+
+
 def test_a_changed_closure_value_or_default_changes_the_key():
     def make(value):
         return lambda lines: [value for _ in lines]
