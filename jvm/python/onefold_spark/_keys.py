@@ -9,9 +9,11 @@ Not seen: files and tables that a function reads, the environment, the time, and
 version must name those as well.
 """
 
+import copyreg
 import dis
 import enum
 import functools
+import gc
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -62,7 +64,7 @@ _NAMES = {"LOAD_GLOBAL", "LOAD_NAME"}
 _OF_CLASSES = {
     "__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "__static_attributes__",
     "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "_abc_impl",
-    "__abstractmethods__", "__qualname__", "__match_args__", "__slotnames__",
+    "__abstractmethods__", "__qualname__", "__slotnames__",
 }
 
 
@@ -120,7 +122,7 @@ class _Walk:
 
     def value(self, value, where):
         """`where` names the value in messages."""
-        if isinstance(value, _SIMPLE) and type(value) in _SIMPLE:
+        if type(value) in _SIMPLE:
             self._put(type(value).__name__, value if isinstance(value, bytes) else repr(value))
             return
         if type(value) in (float, complex):
@@ -129,7 +131,7 @@ class _Walk:
         if id(value) in self._seen:
             self._put("again", str(self._seen[id(value)]))
             return
-        self._seen[id(value)] = len(self._seen)
+        self._seen[id(value)] = len(self._kept)
         # an object that went would leave its number to another
         self._kept.append(value)
         try:
@@ -139,14 +141,15 @@ class _Walk:
             self.unknown.append(str(unknown))
 
     def _compound(self, value, where):
+        method = self._EXACT.get(type(value))
+        if method is not None:
+            method(self, value, where)
+            return
         for kinds, method in self._METHODS:
-            if isinstance(value, kinds):
+            # a proxy's __class__ is that of what it wraps
+            if issubclass(type(value), kinds):
                 method(self, value, where)
                 return
-        if hasattr(value, "__wrapped__"):  # functools.wraps, lru_cache
-            self._put("wrapper", type(value).__qualname__)
-            self.value(value.__wrapped__, where)
-            return
         module = type(value).__module__
         if module.startswith("pyspark.") and type(value).__name__ == "Broadcast":
             self._put("broadcast")
@@ -155,25 +158,21 @@ class _Walk:
         self._reduced(value, where)
 
     def _sequence(self, value, where):
-        self._exact(value, (list, tuple), where)
         self._put(type(value).__name__, str(len(value)))
         for item in value:
             self.value(item, where)
 
-    def _exact(self, value, kinds, where):
-        if type(value) not in kinds:
-            self._class(type(value), where)
-            self.value(getattr(value, "__dict__", None) or None, where)
-
     def _mapping(self, value, where):
-        self._exact(value, (dict,), where)
         self._put("dict", str(len(value)))
         for key, item in value.items():
             self.value(key, where)
             self.value(item, f"{where}[{key!r}]" if isinstance(key, (str, int)) else where)
 
+    def _proxy(self, value, where):
+        self._put("proxy")
+        self.value(dict(value), where)
+
     def _set(self, value, where):
-        self._exact(value, (set, frozenset), where)
         digests = []
         for item in value:
             walk = _Walk()
@@ -329,6 +328,13 @@ class _Walk:
             self._put("bound", value.__qualname__)
             self.value(owner, where)
 
+    def _cached(self, value, where):
+        # functools.wraps may have put another function there
+        if not any(each is value.__wrapped__ for each in gc.get_referents(value)):
+            raise _Unknown(f"what {where} caches")
+        self._put("cached")
+        self.value(value.__dict__, where)
+
     def _descriptor(self, value, where):
         self._put("descriptor", value.__qualname__)
         self.value(value.__objclass__, where)
@@ -337,11 +343,6 @@ class _Walk:
         self._put("method")
         self.value(value.__func__, where)
         self.value(value.__self__, where)
-
-    def _partial(self, value, where):
-        self._put("partial")
-        for part in (value.func, value.args, value.keywords):
-            self.value(part, where)
 
     def _wrapped_method(self, value, where):
         self._put(type(value).__name__)
@@ -366,7 +367,7 @@ class _Walk:
                 self.value(item, f"{where}.{name}")
 
     def _member(self, value, where):
-        self._put("member", value.name)
+        self._put("member", str(value.name))
         self.value(type(value), where)
         self.value(value.value, where)
 
@@ -387,8 +388,9 @@ class _Walk:
             self._array(value, where)
             return
         named = f"{where} (a {type(value).__module__}.{type(value).__qualname__})"
+        reducer = copyreg.dispatch_table.get(type(value))
         try:
-            reduced = value.__reduce_ex__(4)
+            reduced = reducer(value) if reducer else value.__reduce_ex__(4)
         except Exception as error:
             raise _Unknown(named) from error
         if isinstance(reduced, str):
@@ -396,7 +398,7 @@ class _Walk:
         self._put("object")
         self._class(type(value), where)
         function, arguments, *rest = reduced
-        for part in (function, arguments, *rest[:1]):
+        for part in (function, arguments, *rest[:1], *rest[3:]):
             self.value(part, where)
         for items in rest[1:3]:
             self.value(None if items is None else list(items), where)
@@ -407,17 +409,16 @@ class _Walk:
         ((types.BuiltinFunctionType, types.BuiltinMethodType), _builtin),
         ((types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType), _descriptor),
         (types.GetSetDescriptorType, _descriptor),
-        (functools.partial, _partial),
-        ((classmethod, staticmethod), _wrapped_method),
-        (property, _property),
         (types.ModuleType, _module),
         (enum.Enum, _member),
         (type, _class),
-        ((list, tuple), _sequence),
-        (dict, _mapping),
-        ((set, frozenset), _set),
-        (bytearray, _bytearray),
     )
+    #: Of these very types; an object of a subclass has state of its own.
+    _EXACT = {
+        list: _sequence, tuple: _sequence, dict: _mapping, types.MappingProxyType: _proxy, set: _set,
+        frozenset: _set, bytearray: _bytearray, classmethod: _wrapped_method, staticmethod: _wrapped_method,
+        property: _property, functools._lru_cache_wrapper: _cached,
+    }
 
 
 def _home(value):

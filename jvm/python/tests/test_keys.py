@@ -130,6 +130,105 @@ def test_what_took_the_name_of_something_else_counts_with_its_own_code(load, wra
         assert keys[0] == keys[1] != keys[2], job
 
 
+DECORATORS = {
+    "by update_wrapper": """
+        import functools
+        class Safe:
+            def __init__(self, fn, state):
+                self.state = state
+                functools.update_wrapper(self, fn)
+            def __call__(self, x): return self.__wrapped__(x), CALL
+        @lambda fn: Safe(fn, STATE)
+        def parse(x): return BODY
+    """,
+    "a proxy": """
+        class Proxy:
+            def __init__(self, fn, state): self.fn, self.state = fn, state
+            __class__ = property(lambda self: type(self.fn))
+            def __getattr__(self, name): return getattr(self.__dict__["fn"], name)
+            def __call__(self, x): return self.fn(x), CALL
+        @lambda fn: Proxy(fn, STATE)
+        def parse(x): return BODY
+    """,
+    "a partial": """
+        import functools
+        class Partial(functools.partial):
+            def __call__(self, x): return super().__call__(x), CALL
+        def parse(x, y): return BODY
+        parse = Partial(parse, STATE)
+    """,
+}
+
+
+@pytest.mark.parametrize("decorator", DECORATORS.values(), ids=DECORATORS)
+def test_decorators_that_are_classes_count_with_their_code_and_state(load, decorator):
+    def made(**changed):
+        source = decorator
+        for name in ("CALL", "STATE", "BODY"):
+            source = source.replace(name, changed.get(name, "0"))
+        return key(load(job=textwrap.dedent(source) + "\ndef f(lines): return parse(lines)").f)
+
+    assert made() == made()
+    keys = [made(), made(CALL="1"), made(STATE="1"), made(BODY="1")]
+    assert len({str(each) for each in keys}) == 4
+
+
+def test_cached_functions_count_with_their_code_and_how_they_cache(load):
+    job = "import functools\n@functools.lru_cache(TYPED)\ndef g(x): return BODY\ndef f(lines): return g(lines)"
+    keys = [key(load(job=job.replace("TYPED", typed).replace("BODY", body)).f)
+            for typed, body in (("8, True", "0"), ("8, True", "0"), ("8, False", "0"), ("8, True", "1"))]
+    assert keys[0] == keys[1] and len({str(each) for each in keys}) == 3
+
+
+def test_a_cached_function_with_anothers_name_asks_for_a_version():
+    import functools
+    import json
+
+    cached = functools.wraps(json.loads)(functools.lru_cache(lambda x: 1))
+    assert unknown(lambda lines: cached(lines)) == ["what cached caches"]
+
+
+def test_containers_of_subclasses_count_with_all_their_state():
+    import collections
+
+    class Words(list):
+        __slots__ = ("case",)
+
+    def words(case):
+        made = Words(["a"])
+        made.case = case
+        return made
+
+    for make in (words, lambda value: collections.defaultdict(lambda: value), lambda value: collections.deque([], value)):
+        one, same, other = (key(lambda lines, made=make(value): made) for value in (1, 1, 2))
+        assert one == same != other
+
+
+def test_classes_count_with_what_patterns_match():
+    def make(names):
+        class Point:
+            __match_args__ = names
+        return lambda lines: Point
+
+    assert key(make(("x", "y"))) == key(make(("x", "y"))) != key(make(("y", "x")))
+
+
+def test_patterns_and_data_classes_can_be_told():
+    import dataclasses
+    import re
+
+    def make(pattern, default):
+        compiled = re.compile(pattern)
+
+        @dataclasses.dataclass
+        class Point:
+            x: int | None = default
+
+        return lambda lines: (compiled, Point)
+
+    assert len({str(key(make(*given))) for given in (("a", 1), ("a", 1), ("b", 1), ("a", 2))}) == 3
+
+
 def test_functions_and_classes_that_a_package_has_under_their_names_count_by_version():
     import contextlib
     import json
