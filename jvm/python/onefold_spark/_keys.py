@@ -17,10 +17,12 @@ import gc
 import hashlib
 import importlib.metadata
 import importlib.util
+import itertools
 import struct
 import sys
 import sysconfig
 import types
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,6 +61,8 @@ def describe(functions, version=None):
 
 
 _SIMPLE = (type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented))
+#: Files that can be imported; those of __pycache__ follow from others.
+_SOURCES = {".py", ".so", ".pyd"}
 _NAMES = {"LOAD_GLOBAL", "LOAD_NAME"}
 #: What a class has that tells nothing of its behaviour, or that Python makes anew.
 _OF_CLASSES = {
@@ -81,7 +85,7 @@ def _nested(code):
 
 
 def _imported(code, package):
-    """Names of the modules that code imports, and of what may be their submodules."""
+    """Names of the modules that code imports, of their parents, and of what may be their submodules."""
     names = set()
     for each in _nested(code):
         # the compiler loads the level and the wanted names just before
@@ -96,7 +100,7 @@ def _imported(code, package):
                     parents = package.split(".")
                     base = ".".join(parents[:len(parents) - level + 1])
                     name = f"{base}.{name}" if name else base
-                names.add(name)
+                names.update(itertools.accumulate(name.split("."), "{}.{}".format))
                 names.update(f"{name}.{item}" for item in wanted or ())
     return names - {""}
 
@@ -134,8 +138,12 @@ class _Walk:
         self._seen[id(value)] = len(self._kept)
         # an object that went would leave its number to another
         self._kept.append(value)
+        self._try(self._compound, value, where)
+
+    def _try(self, method, *arguments):
+        """Calls a method, and notes what cannot be told."""
         try:
-            self._compound(value, where)
+            method(*arguments)
         except _Unknown as unknown:
             self._put("unknown")
             self.unknown.append(str(unknown))
@@ -240,38 +248,65 @@ class _Walk:
     def _imports(self, code, package):
         """What code imports when it runs."""
         for name in sorted(_imported(code, package)):
-            module = sys.modules.get(name)
-            if module is not None:
+            parent = name.rpartition(".")[0]
+            if sys.modules.get(name) is not None:
                 self._put("import", name)
-                self.value(module, name)
-            elif name.partition(".")[0] not in sys.modules:
+                self.value(sys.modules[name], name)
+            elif not parent or parent in sys.modules:  # else the parent's sources have told it
                 self._put("import", name)
-                self._unloaded(name.partition(".")[0])
+                self._try(self._unloaded, name)
 
-    def _unloaded(self, top):
+    def _unloaded(self, name):
         """A module or package that no program has imported yet: all its sources."""
-        place = _place(top)
+        place = _place(name)
         if place != "own":
-            self._package(top, place)
+            self._package(name.partition(".")[0], place)
             return
-        spec = importlib.util.find_spec(top)
-        if spec is None:  # an import that may fail
-            self._put("missing", top)
+        try:
+            spec = importlib.util.find_spec(name)
+        except ImportError:  # the parent is no package
+            spec = None
+        if spec is None:  # an attribute of the parent, or an import that may fail
+            self._put("missing", name)
             return
-        files = [Path(spec.origin)] if spec.origin and Path(spec.origin).is_file() else []
-        for folder in spec.submodule_search_locations or ():
-            files.extend(sorted(Path(folder).rglob("*.py")))
-        for file in files:
-            self._source(file, top)
+        folders = spec.submodule_search_locations
+        if spec.origin is None and folders is None:
+            raise _Unknown(f"the module {name}")
+        if spec.origin is not None:
+            self._file(Path(spec.origin), spec.parent, name)
+        for folder in map(Path, folders or ()):
+            if not folder.is_dir():
+                self._file(folder, name, name)
+            for file in sorted(folder.rglob("*")):
+                if file.suffix in _SOURCES:
+                    within = file.relative_to(folder)
+                    self._put("file", within.as_posix())
+                    self._file(file, ".".join([name, *within.parent.parts]), name)
 
-    def _source(self, path, package):
-        if path in self._sources:
-            return
-        self._sources.add(path)
-        source = path.read_bytes()
+    def _file(self, path, package, name):
+        """A file of a module's code, or the whole archive that it is in."""
+        archive = next((each for each in path.parents if each.is_file()), None)
+        if path.is_file():
+            if path not in self._sources:
+                self._sources.add(path)
+                self._source(path.read_bytes(), path, package)
+        elif archive is None or not zipfile.is_zipfile(archive):
+            raise _Unknown(f"the module {name}")
+        elif archive not in self._sources:
+            self._sources.add(archive)
+            with zipfile.ZipFile(archive) as opened:
+                for each in sorted(set(opened.namelist())):
+                    self._put("file", each)
+                    self._source(opened.read(each), Path(each), ".".join(Path(each).parent.parts))
+
+    def _source(self, source, path, package):
         self._put("source", source)
         if path.suffix == ".py":
-            self._imports(compile(source, str(path), "exec", dont_inherit=True), package)
+            try:
+                code = compile(source, str(path), "exec", dont_inherit=True)
+            except (SyntaxError, ValueError):  # a file that no program can import
+                return
+            self._imports(code, package)
 
     def _module(self, module, where):
         name = module.__name__
@@ -283,10 +318,10 @@ class _Walk:
         path = getattr(module, "__file__", None)
         if path is None and hasattr(module, "__path__"):  # a namespace package has no code of its own
             self._put("namespace", name)
-        elif path is None or name == "__main__" or not Path(path).is_file():
+        elif path is None or name == "__main__":
             raise _Unknown(f"the module {name}")
         else:
-            self._source(Path(path), module.__package__ or "")
+            self._file(Path(path), module.__package__ or "", name)
         for attribute, item in sorted(vars(module).items()):
             if isinstance(item, types.ModuleType):
                 self._put("uses", attribute)

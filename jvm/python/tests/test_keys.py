@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -44,6 +45,39 @@ def load(tmp_path, monkeypatch):
     yield load
     for name in ("job", "helper", "deep"):
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def late(tmp_path, monkeypatch):
+    """The key of a function that imports from a folder or an archive of these files when it runs."""
+    counter = iter(range(100))
+
+    def present():
+        return {name for name in sys.modules if name.partition(".")[0] in ("own", "helper")}
+
+    def late(body, files, archive=False, loaded=()):
+        where = tmp_path / f"late{next(counter)}"
+        for name, source in files.items():
+            (where / name).parent.mkdir(parents=True, exist_ok=True)
+            (where / name).write_text(source)
+        if archive:
+            where = shutil.make_archive(where, "zip", where)
+        importlib.invalidate_caches()
+        _keys._place.cache_clear()
+        program = {"__name__": "__main__"}
+        exec(f"def f(lines):\n    {body}", program)
+        with monkeypatch.context() as patched:
+            patched.syspath_prepend(where)
+            for name in loaded:
+                importlib.import_module(name)
+            before = present()
+            made = key(program["f"])
+            assert present() == before
+        for name in before:
+            del sys.modules[name]
+        return made
+
+    return late
 
 
 JOB = """
@@ -238,6 +272,60 @@ def test_functions_and_classes_that_a_package_has_under_their_names_count_by_ver
     for item in (json.loads, json.JSONDecoder, json.JSONDecoder.decode, contextlib.contextmanager, np.sum, np.ndarray):
         walk = _keys._Walk()
         assert walk._by_name(item), item
+
+
+PACKAGE = {
+    "own/__init__.py": "FACTOR = 1", "own/parser.py": "from .deep.more import g\ndef parse(x): return g(x)",
+    "own/deep/__init__.py": "", "own/deep/more.py": "from helper import g", "helper.py": "def g(x): return 1",
+}
+
+
+@pytest.mark.parametrize("archive", [False, True], ids=["folder", "archive"])
+@pytest.mark.parametrize("loaded", [(), ("own",), ("own.deep",), ("own.parser",)], ids=str)
+@pytest.mark.parametrize("body", [
+    "from own.parser import parse; return parse(lines)",
+    "from own import parser; return parser.parse(lines)",
+    "import own.parser; return own.parser.parse(lines), own.FACTOR",
+    "import own.parser as p; from own import FACTOR; return p.parse(lines)",
+])
+def test_a_late_import_of_a_submodule_counts_with_all_that_it_imports(late, body, loaded, archive):
+    one = late(body, PACKAGE, archive, loaded)
+    assert one == late(body, PACKAGE, archive, loaded)
+    for name, source in PACKAGE.items():
+        assert one != late(body, {**PACKAGE, name: source + "\nCHANGED = 1"}, archive, loaded), name
+
+
+def test_a_late_import_finds_no_more_than_is_there(late):
+    for body in ("from own import FACTOR, missing; return FACTOR", "from helper import g; return g",
+                 "import missing.more; return missing", "import helper.more; return helper"):
+        assert late(body, PACKAGE) and late(body, PACKAGE, loaded=("own", "helper"))
+
+
+def test_a_file_that_cannot_be_compiled_counts_by_its_bytes(late):
+    body = "import own; return own"
+    keys = [late(body, {**PACKAGE, "own/template.py": text}) for text in ("{{a}} =", "{{a}} =", "{{b}} =")]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_library_in_an_unloaded_package_counts(late):
+    body = "from own import fast; return fast"
+    assert late(body, {**PACKAGE, "own/fast.so": "1"}) != late(body, {**PACKAGE, "own/fast.so": "2"})
+
+
+def test_a_module_without_source_asks_for_a_version_and_others_still_count(load, monkeypatch):
+    class Finder:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            return importlib.machinery.ModuleSpec(name, None, origin="nowhere") if name == "a_module" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    job = "def f(lines):\n    import a_module, helper\n    return helper.g(lines)"
+    described = []
+    for helper in ("def g(x): return 1", "def g(x): return 2"):
+        function = load(helper=helper, job=job).f
+        assert unknown(function) == ["the module a_module"]
+        described.append(_keys.describe({"function": function}, version="1").parts)
+    assert described[0] != described[1]
 
 
 def test_a_changed_closure_value_or_default_changes_the_key():
