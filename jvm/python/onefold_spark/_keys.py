@@ -29,12 +29,19 @@ from pathlib import Path
 
 @dataclass
 class Description:
-    """Parts of a key, and what cannot be told."""
+    """Parts of a key, what cannot be told, and the accumulators, for which no version can stand."""
 
     parts: dict = field(default_factory=dict)
     unknown: list = field(default_factory=list)
+    accumulators: list = field(default_factory=list)
 
     def reason(self):
+        """Why the functions' results cannot be kept, or an empty text."""
+        if self.accumulators:
+            return (f"{self.accumulators[0]} is an accumulator, to which replayed splits would add nothing; yield"
+                    " what it counts as results, or take memo= out")
+        if not self.unknown:
+            return ""
         named = "; ".join(self.unknown[:3])
         more = f" and {len(self.unknown) - 3} more" if len(self.unknown) > 3 else ""
         return f"cannot tell whether {named}{more} changed; name it with version=, and change that with it"
@@ -49,6 +56,7 @@ def describe(functions, version=None):
         walk.value(function, name)
         description.parts[name] = walk.digest()
         packages.update(walk.packages)
+        description.accumulators.extend(walk.accumulators)
         if version is None:
             description.unknown.extend(walk.unknown)
     implementation = sys.implementation.name
@@ -114,6 +122,7 @@ class _Walk:
         self._kept = []
         self._sources = set()
         self.unknown = []
+        self.accumulators = []
         self.packages = {}
 
     def digest(self):
@@ -158,12 +167,15 @@ class _Walk:
             if issubclass(type(value), kinds):
                 method(self, value, where)
                 return
-        module = type(value).__module__
-        if module.startswith("pyspark.") and type(value).__name__ == "Broadcast":
+        pyspark = {kind.__name__ for kind in type(value).__mro__ if str(kind.__module__).startswith("pyspark.")}
+        if "Accumulator" in pyspark:
+            self._put("accumulator")
+            self.accumulators.append(where)
+        elif "Broadcast" in pyspark:
             self._put("broadcast")
             self.value(value.value, where)
-            return
-        self._reduced(value, where)
+        else:
+            self._reduced(value, where)
 
     def _sequence(self, value, where):
         self._put(type(value).__name__, str(len(value)))
@@ -187,6 +199,7 @@ class _Walk:
             walk.value(item, where)
             digests.append(walk.digest())
             self.unknown.extend(walk.unknown)
+            self.accumulators.extend(walk.accumulators)
             self.packages.update(walk.packages)
         self._put(type(value).__name__, ",".join(sorted(digests)))
 

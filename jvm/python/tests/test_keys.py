@@ -413,6 +413,22 @@ def test_a_global_that_cannot_be_told_asks_for_a_version(load):
     assert unknown(job.f) == ["LOCK (a _thread.lock)"]
 
 
+def test_accumulators_are_named_whatever_version_is_given():
+    from pyspark.accumulators import INT_ACCUMULATOR_PARAM, Accumulator
+
+    class Named(Accumulator):
+        pass
+
+    for kind in (Accumulator, Named):
+        bad = kind(0, 0, INT_ACCUMULATOR_PARAM)
+        for given in (bad, [bad], {bad}):
+            described = _keys.describe({"f": lambda lines, given=given: given}, version="1")
+            assert described.unknown == [] and len(described.accumulators) == 1
+            assert "is an accumulator" in described.reason() and "memo=" in described.reason()
+        named = _keys.describe({"f": lambda lines: bad.add(1)}, version="1")
+        assert named.accumulators == ["bad"] and named.reason().startswith("bad is")
+
+
 def test_code_of_a_version_still_counts():
     one = _keys.describe({"function": lambda lines: 1}, version="1")
     assert one.parts != _keys.describe({"function": lambda lines: 2}, version="1").parts
