@@ -70,7 +70,8 @@ def describe(functions, version=None):
 
 _SIMPLE = (type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented))
 #: Files that can be imported; those of __pycache__ follow from others.
-_SOURCES = {".py", ".so", ".pyd"}
+_LIBRARIES = (".so", ".pyd")
+_SOURCES = (".py", *_LIBRARIES)
 _NAMES = {"LOAD_GLOBAL", "LOAD_NAME"}
 #: What a class has that tells nothing of its behaviour, or that Python makes anew.
 _OF_CLASSES = {
@@ -409,6 +410,8 @@ class _Walk:
             self.value(base, where)
         if type(value) is not type:
             self.value(type(value), where)
+        if (getattr(sys.modules.get(value.__module__), "__file__", None) or "").endswith(_LIBRARIES):
+            self.value(sys.modules[value.__module__], where)
         for name, item in sorted(vars(value).items()):
             if name not in _OF_CLASSES and not isinstance(item, types.MemberDescriptorType):
                 self._put("attribute", name)
@@ -427,7 +430,7 @@ class _Walk:
             self.value(value.tolist(), where)
             return
         self._package("numpy", "package")
-        self._put("array", f"{value.dtype.str} {value.dtype.descr} {value.shape}")
+        self._put("array", f"{value.dtype.str} {value.dtype.descr} {value.shape} {value.flags.fnc}")
         self._put("bytes", numpy.ascontiguousarray(value).tobytes())
 
     def _reduced(self, value, where):
@@ -497,7 +500,7 @@ def _place(module):
     if not module:
         return "own"
     top = module.partition(".")[0]
-    if top in sys.builtin_module_names or top in sys.stdlib_module_names:
+    if top in sys.builtin_module_names:
         return "python"
     if top == "__main__":
         return "own"
@@ -508,9 +511,9 @@ def _place(module):
             spec = importlib.util.find_spec(top)
         except (ImportError, ValueError):
             return "own"
-        path = spec and spec.origin
-    if not path:
-        return "own"
+        path = spec and spec.has_location and spec.origin
+    if not path:  # some of the library is frozen into Python
+        return "python" if top in sys.stdlib_module_names else "own"
     where = Path(path).resolve()
     site, standard = _folders()
     if any(where.is_relative_to(folder) for folder in site):

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,9 @@ def load(tmp_path, monkeypatch):
         return importlib.import_module(list(sources)[-1])
 
     yield load
-    for name in ("job", "helper", "deep"):
+    for name in ("job", "helper", "deep", "this"):
         sys.modules.pop(name, None)
+    _keys._place.cache_clear()
 
 
 @pytest.fixture
@@ -411,6 +413,39 @@ def test_an_object_that_cannot_be_told_asks_for_a_version(make):
 def test_a_global_that_cannot_be_told_asks_for_a_version(load):
     job = load(job="import threading\nLOCK = threading.Lock()\ndef f(lines):\n    with LOCK: return list(lines)\n")
     assert unknown(job.f) == ["LOCK (a _thread.lock)"]
+
+
+def test_an_own_module_with_the_name_of_one_of_the_library_counts_by_its_code(load):
+    for job in ("import this\ndef f(lines): return this.g(lines)", "from this import g\ndef f(lines): return g(lines)",
+                "def f(lines):\n    import this\n    return this.g(lines)"):
+        keys = [key(load(this=f"def g(x): return {text}", job=job).f) for text in (0, 0, 1)]
+        assert keys[0] == keys[1] != keys[2]
+
+
+def test_every_module_of_the_library_is_pythons():
+    assert {name for name in sys.stdlib_module_names if _keys._place(name) != "python"} == set()
+
+
+def test_a_class_of_an_own_library_counts_by_the_librarys_bytes(tmp_path, monkeypatch):
+    keys = []
+    for number in range(2):
+        fast = types.ModuleType("fast")
+        fast.__file__ = str(tmp_path / f"{number}.so")
+        Path(fast.__file__).write_text(str(number))
+        monkeypatch.setitem(sys.modules, "fast", fast)
+        made = type("Made", (), {"__module__": "fast"})
+        keys.append(key(lambda lines, made=made: made))
+    assert keys[0] != keys[1]
+
+
+def test_the_order_of_an_arrays_bytes_counts():
+    import numpy as np
+
+    def make(order):
+        array = np.array([[1, 2], [3, 4]], order=order)
+        return lambda lines: array.ravel("K")
+
+    assert key(make("C")) == key(make("C")) != key(make("F"))
 
 
 def test_accumulators_are_named_whatever_version_is_given():
