@@ -17,7 +17,9 @@ import gc
 import hashlib
 import importlib.metadata
 import importlib.util
+import inspect
 import itertools
+import re
 import struct
 import sys
 import sysconfig
@@ -75,10 +77,13 @@ _SOURCES = (".py", *_LIBRARIES)
 _NAMES = {"LOAD_GLOBAL", "LOAD_NAME"}
 #: What a class has that tells nothing of its behaviour, or that Python makes anew.
 _OF_CLASSES = {
-    "__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "__static_attributes__",
+    "__dict__", "__weakref__", "__module__", "__firstlineno__", "__static_attributes__",
     "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "_abc_impl",
     "__abstractmethods__", "__qualname__", "__slotnames__",
 }
+
+
+_HINTS = (types.GenericAlias, types.UnionType)
 
 
 class _Unknown(Exception):
@@ -222,6 +227,7 @@ class _Walk:
             except ValueError:  # not bound yet
                 self._put("empty")
         self.value(value.__dict__ or None, where)
+        self.value(_annotations(value) or None, where)
         self._globals(value.__code__, value.__globals__)
 
     def _code(self, code, where):
@@ -416,6 +422,7 @@ class _Walk:
             if name not in _OF_CLASSES and not isinstance(item, types.MemberDescriptorType):
                 self._put("attribute", name)
                 self.value(item, f"{where}.{name}")
+        self.value(_annotations(value) or None, where)
 
     def _member(self, value, where):
         self._put("member", str(value.name))
@@ -433,8 +440,17 @@ class _Walk:
         self._put("array", f"{value.dtype.str} {value.dtype.descr} {value.shape} {value.flags.fnc}")
         self._put("bytes", numpy.ascontiguousarray(value).tobytes())
 
+    def _hint(self, value, where):
+        """A type variable, union, generic class or other hint: few of them can be pickled."""
+        self._put("hint", re.sub(" at 0x[0-9a-fA-F]+", "", repr(value)))
+        for part in ("__origin__", "__args__", "__metadata__", "__bound__", "__constraints__", "__supertype__", "__value__"):
+            self.value(getattr(value, part, None), where)
+
     def _reduced(self, value, where):
         """As pickle takes an object apart."""
+        if type(value) in _HINTS or type(value).__module__ in ("typing", "annotationlib"):
+            self._hint(value, where)
+            return
         if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
             self._array(value, where)
             return
@@ -470,6 +486,14 @@ class _Walk:
         frozenset: _set, bytearray: _bytearray, classmethod: _wrapped_method, staticmethod: _wrapped_method,
         property: _property, functools._lru_cache_wrapper: _cached,
     }
+
+
+def _annotations(value):
+    if sys.version_info < (3, 14):
+        return inspect.get_annotations(value)
+    import annotationlib
+
+    return annotationlib.get_annotations(value, format=annotationlib.Format.FORWARDREF)
 
 
 def _home(value):

@@ -448,6 +448,33 @@ def test_the_order_of_an_arrays_bytes_counts():
     assert key(make("C")) == key(make("C")) != key(make("F"))
 
 
+ANNOTATED = """
+    import typing
+    T = typing.TypeVar("T", bound=int)
+    class Celsius(float):
+        ZERO = 273
+    class Row(typing.Generic[T]):
+        "A row."
+        time: int
+        degrees: Celsius | None
+        next: typing.Optional["Row"]
+        def f(self, x: typing.Callable[[T], list[T]]) -> typing.Annotated[int, lambda: 0]: return x
+    def g(x: typing.List[str]) -> T: return x
+    def f(lines):
+        return typing.get_type_hints(Row), typing.get_type_hints(g), Row.__doc__
+"""
+
+
+@pytest.mark.parametrize("changed", [
+    ANNOTATED.replace("time: int", "time: float"), ANNOTATED.replace("273", "0"), ANNOTATED.replace("[str]", "[bytes]"),
+    ANNOTATED.replace("bound=int", "bound=str"), ANNOTATED.replace("A row.", "A line."),
+    ANNOTATED.replace("lambda: 0", "lambda: 1"),
+])
+def test_annotations_and_docstrings_count_since_code_can_read_them(load, changed):
+    one = key(load(job=ANNOTATED).f)
+    assert one == key(load(job=ANNOTATED).f) != key(load(job=changed).f)
+
+
 def test_accumulators_are_named_whatever_version_is_given():
     from pyspark.accumulators import INT_ACCUMULATOR_PARAM, Accumulator
 
