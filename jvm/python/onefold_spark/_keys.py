@@ -9,6 +9,7 @@ Not seen: files and tables that a function reads, the environment, the time, and
 version must name those as well.
 """
 
+import contextlib
 import copyreg
 import dis
 import enum
@@ -55,7 +56,8 @@ def describe(functions, version=None):
     packages = {}
     for name, function in functions.items():
         walk = _Walk()
-        walk.value(function, name)
+        with _deep():
+            walk.value(function, name)
         description.parts[name] = walk.digest()
         packages.update(walk.packages)
         description.accumulators.extend(walk.accumulators)
@@ -84,6 +86,17 @@ _OF_CLASSES = {
 
 
 _HINTS = (types.GenericAlias, types.UnionType)
+
+
+@contextlib.contextmanager
+def _deep():
+    """Lets a walk follow long chains of calls and imports, with several frames for each link."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 10_000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 class _Unknown(Exception):
@@ -122,7 +135,9 @@ def _imported(code, package):
 class _Walk:
     """Writes a value down, each part with its kind and length, into one digest."""
 
-    def __init__(self):
+    def __init__(self, items=None):
+        """`items` has the items of sets that were met before, by id, with their digests."""
+        self._items = {} if items is None else items
         self._hash = hashlib.sha256()
         self._seen = {}
         self._kept = []
@@ -159,9 +174,9 @@ class _Walk:
         """Calls a method, and notes what cannot be told."""
         try:
             method(*arguments)
-        except _Unknown as unknown:
+        except (_Unknown, RecursionError) as error:
             self._put("unknown")
-            self.unknown.append(str(unknown))
+            self.unknown.append(str(error) if isinstance(error, _Unknown) else f"{arguments[-1]}, nested too deeply,")
 
     def _compound(self, value, where):
         method = self._EXACT.get(type(value))
@@ -199,15 +214,22 @@ class _Walk:
         self.value(dict(value), where)
 
     def _set(self, value, where):
-        digests = []
-        for item in value:
-            walk = _Walk()
+        self._put(type(value).__name__, ",".join(sorted([self._item(item, where) for item in value])))
+
+    def _item(self, item, where):
+        """The digest of a set's item, which does not depend on what was seen before."""
+        if id(item) not in self._items:
+            self._items[id(item)] = item, None
+            walk = _Walk(self._items)
             walk.value(item, where)
-            digests.append(walk.digest())
+            self._items[id(item)] = item, walk.digest()
             self.unknown.extend(walk.unknown)
             self.accumulators.extend(walk.accumulators)
             self.packages.update(walk.packages)
-        self._put(type(value).__name__, ",".join(sorted(digests)))
+        digest = self._items[id(item)][1]
+        if digest is None:
+            raise _Unknown(f"{where}, whose items lead back to it,")
+        return digest
 
     def _bytearray(self, value, where):
         self._put("bytearray", bytes(value))

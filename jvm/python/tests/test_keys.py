@@ -382,6 +382,41 @@ def test_recursive_functions_and_structures_end():
     assert key(f) and key(lambda lines: loop)
 
 
+def test_objects_with_sets_of_each_other_end():
+    class Node:
+        def __init__(self, *others):
+            self.others = set(others)
+
+    def layers(last):
+        top = (last, last)
+        for _ in range(100):
+            top = (Node(*top), Node(*top))
+        return lambda lines: top
+
+    assert key(layers(1)) == key(layers(1)) != key(layers(2))
+    ring = [Node() for _ in range(100)]
+    for node in ring:
+        node.others.update(ring)
+    assert "whose items lead back to it" in unknown(lambda lines: ring)[0]
+
+
+def test_long_chains_of_calls_count_to_their_ends(load):
+    def chain(end):
+        calls = [f"def f{i}(x): return f{i + 1}(x)" for i in range(500)]
+        return key(load(job="\n".join([*calls, f"def f500(x): return {end}"])).f0)
+
+    assert chain(1) == chain(1) != chain(2)
+
+
+def test_structures_that_are_nested_too_deeply_ask_for_a_version():
+    nested = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert unknown(lambda lines: nested) == ["nested, nested too deeply,"]
+    while nested:
+        nested = nested.pop()
+
+
 def test_packages_count_by_version_and_the_library_by_python():
     import decimal
 
