@@ -2,11 +2,13 @@
 
 A function is told by its code without file and line, its defaults, what it closes over, and the globals
 that it refers to, recursively. Modules of the user's own are told by their source, packages by their
-version, the standard library by Python's version. Other objects are told as pickle takes them apart.
-What cannot be told is named, and a version must stand for it.
+version and those of what they require, the standard library by Python's version. A package's name tells a
+function or class only if the package has that very object under it. Other objects are told as pickle takes
+them apart. What cannot be told is named, and a version must stand for it. No version can stand for an
+accumulator.
 
-Not seen: files and tables that a function reads, the environment, the time, and random numbers. A
-version must name those as well.
+Not seen: files and tables that a function reads, the environment, the time, random numbers, and what own
+modules import by a computed name. A version must name those as well.
 """
 
 import contextlib
@@ -73,6 +75,8 @@ def describe(functions, version=None):
 
 
 _SIMPLE = (type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented))
+#: Built-in functions that reach code by names that only a run computes; importlib.import_module is another.
+_COMPUTED = {"eval", "exec", "globals", "__import__"}
 #: Files that can be imported; those of __pycache__ follow from others.
 _LIBRARIES = (".so", ".pyd")
 _SOURCES = (".py", *_LIBRARIES)
@@ -250,7 +254,7 @@ class _Walk:
                 self._put("empty")
         self.value(value.__dict__ or None, where)
         self.value(_annotations(value) or None, where)
-        self._globals(value.__code__, value.__globals__)
+        self._globals(value.__code__, value.__globals__, where)
 
     def _code(self, code, where):
         self._put("code")
@@ -275,9 +279,10 @@ class _Walk:
             self._seen.pop(id(constant), None)
             self.value(constant, where)
 
-    def _globals(self, code, given):
+    def _globals(self, code, given, where):
         names = set()
         for each in _nested(code):
+            names.update({"import_module"}.intersection(each.co_names))
             for instruction in dis.get_instructions(each):
                 if instruction.opname in _NAMES or instruction.opname.startswith("LOAD_FROM_DICT_OR_GLOBALS"):
                     names.add(instruction.argval)
@@ -285,6 +290,8 @@ class _Walk:
             if name in given:
                 self._put("global", name)
                 self.value(given[name], name)
+            if name == "import_module" or name in _COMPUTED and name not in given:
+                self.unknown.append(f"what {name} reaches in {where}")
         self._imports(code, given.get("__package__") or "")
 
     def _imports(self, code, package):
@@ -577,10 +584,20 @@ def _distributions():
 
 @functools.cache
 def _version(top):
-    """Distribution to version of those that bring a package, or None."""
+    """Distribution to version of those that bring a package, and that these require; or None."""
     names = _distributions().get(top)
     if not names:
         loaded = sys.modules.get(top)
         number = getattr(loaded, "__version__", None)
         return None if number is None else {top: str(number)}
-    return {name: importlib.metadata.version(name) for name in sorted(set(names))}
+    versions = {}
+    waiting = list(names)
+    while waiting:
+        try:
+            found = importlib.metadata.distribution(waiting.pop())
+        except importlib.metadata.PackageNotFoundError:  # required on other platforms only
+            continue
+        if found.name not in versions:
+            versions[found.name] = found.version
+            waiting.extend(re.match(r"[\w.-]+", each)[0] for each in found.requires or () if "extra ==" not in each)
+    return versions

@@ -526,6 +526,40 @@ def test_accumulators_are_named_whatever_version_is_given():
         assert named.accumulators == ["bad"] and named.reason().startswith("bad is")
 
 
+@pytest.mark.parametrize("call", [
+    "eval('g')(lines)", "exec('g(lines)')", "globals()['g'](lines)", "__import__('helper').g(lines)",
+    "importlib.import_module('helper').g(lines)", "import_module('helper').g(lines)",
+])
+def test_code_by_a_computed_name_asks_for_a_version(load, call):
+    source = f"import importlib\nfrom importlib import import_module\ndef g(x): return 1\ndef f(lines): return {call}"
+    [reached] = unknown(load(job=source).f)
+    assert reached.startswith("what ") and reached.endswith(" reaches in function")
+    assert unknown(load(job="def f(lines): return lines.eval(1)").f) == []
+
+
+def test_packages_count_with_the_versions_of_what_they_require(tmp_path, monkeypatch):
+    def install(name, version, *required):
+        where = tmp_path / f"{name}-{version}.dist-info"
+        where.mkdir()
+        (where / "METADATA").write_text("\n".join([
+            "Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {r}" for r in required),
+        ]))
+        (where / "top_level.txt").write_text(name)
+
+    install("one", "1", "two>=1; python_version > '3'", "absent", "three; extra == 'all'")
+    install("two", "2", "one", "four[x] (>=3)")
+    install("three", "3")
+    install("four", "4")
+    monkeypatch.syspath_prepend(tmp_path)
+    for cached in (_keys._distributions, _keys._version):
+        cached.cache_clear()
+    try:
+        assert _keys._version("one") == {"one": "1", "two": "2", "four": "4"}
+    finally:
+        for cached in (_keys._distributions, _keys._version):
+            cached.cache_clear()
+
+
 def test_code_of_a_version_still_counts():
     one = _keys.describe({"function": lambda lines: 1}, version="1")
     assert one.parts != _keys.describe({"function": lambda lines: 2}, version="1").parts
