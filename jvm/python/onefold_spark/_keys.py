@@ -5,7 +5,7 @@ that it refers to, recursively. Modules of the user's own are told by their sour
 version and those of what they require, the standard library by Python's version. A package's name tells a
 function or class only if the package has that very object under it. Other objects are told as pickle takes
 them apart. What cannot be told is named, and a version must stand for it. No version can stand for an
-accumulator.
+accumulator, or for a file that changes while workers may run its old code.
 
 Not seen: files and tables that a function reads, the environment, the time, random numbers, and what own
 modules import by a computed name. A version must name those as well.
@@ -34,17 +34,16 @@ from pathlib import Path
 
 @dataclass
 class Description:
-    """Parts of a key, what cannot be told, and the accumulators, for which no version can stand."""
+    """Parts of a key, what cannot be told, and why no key could be right, whatever version is given."""
 
     parts: dict = field(default_factory=dict)
     unknown: list = field(default_factory=list)
-    accumulators: list = field(default_factory=list)
+    refused: list = field(default_factory=list)
 
     def reason(self):
         """Why the functions' results cannot be kept, or an empty text."""
-        if self.accumulators:
-            return (f"{self.accumulators[0]} is an accumulator, to which replayed splits would add nothing; yield"
-                    " what it counts as results, or take memo= out")
+        if self.refused:
+            return self.refused[0]
         if not self.unknown:
             return ""
         named = "; ".join(self.unknown[:3])
@@ -62,7 +61,7 @@ def describe(functions, version=None):
             walk.value(function, name)
         description.parts[name] = walk.digest()
         packages.update(walk.packages)
-        description.accumulators.extend(walk.accumulators)
+        description.refused.extend(walk.refused)
         if version is None:
             description.unknown.extend(walk.unknown)
     implementation = sys.implementation.name
@@ -77,6 +76,8 @@ def describe(functions, version=None):
 _SIMPLE = (type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented))
 #: Built-in functions that reach code by names that only a run computes; importlib.import_module is another.
 _COMPUTED = {"eval", "exec", "globals", "__import__"}
+#: Digests of the files of own code when a job of this program first used them.
+_FILES = {}
 #: Files that can be imported; those of __pycache__ follow from others.
 _LIBRARIES = (".so", ".pyd")
 _SOURCES = (".py", *_LIBRARIES)
@@ -146,8 +147,9 @@ class _Walk:
         self._seen = {}
         self._kept = []
         self._sources = set()
+        self._files = set()
         self.unknown = []
-        self.accumulators = []
+        self.refused = []
         self.packages = {}
 
     def digest(self):
@@ -195,7 +197,8 @@ class _Walk:
         pyspark = {kind.__name__ for kind in type(value).__mro__ if str(kind.__module__).startswith("pyspark.")}
         if "Accumulator" in pyspark:
             self._put("accumulator")
-            self.accumulators.append(where)
+            self.refused.append(f"{where} is an accumulator, to which replayed splits would add nothing; yield what it"
+                                " counts as results, or take memo= out")
         elif "Broadcast" in pyspark:
             self._put("broadcast")
             self.value(value.value, where)
@@ -228,7 +231,7 @@ class _Walk:
             walk.value(item, where)
             self._items[id(item)] = item, walk.digest()
             self.unknown.extend(walk.unknown)
-            self.accumulators.extend(walk.accumulators)
+            self.refused.extend(walk.refused)
             self.packages.update(walk.packages)
         digest = self._items[id(item)][1]
         if digest is None:
@@ -242,6 +245,10 @@ class _Walk:
         # the home of the code: functools.wraps copies __module__
         if _place(value.__globals__.get("__name__")) != "own" and self._by_name(value):
             return
+        file = value.__globals__.get("__file__")
+        if file and value.__globals__.get("__name__") != "__main__" and file not in self._files and Path(file).is_file():
+            self._files.add(file)
+            self._read(Path(file))
         self._put("function")
         self._code(value.__code__, where)
         self.value(value.__defaults__, f"a default of {where}")
@@ -338,15 +345,24 @@ class _Walk:
         if path.is_file():
             if path not in self._sources:
                 self._sources.add(path)
-                self._source(path.read_bytes(), path, package)
+                self._source(self._read(path), path, package)
         elif archive is None or not zipfile.is_zipfile(archive):
             raise _Unknown(f"the module {name}")
         elif archive not in self._sources:
             self._sources.add(archive)
+            self._read(archive)
             with zipfile.ZipFile(archive) as opened:
                 for each in sorted(set(opened.namelist())):
                     self._put("file", each)
                     self._source(opened.read(each), Path(each), ".".join(Path(each).parent.parts))
+
+    def _read(self, path):
+        content = path.read_bytes()
+        digest = hashlib.sha256(content).digest()
+        if _FILES.setdefault(path, digest) != digest:
+            self.refused.append(f"{path} changed after a job of this program used it, so that workers may still run the"
+                                " old code; start a new session")
+        return content
 
     def _source(self, source, path, package):
         self._put("source", source)
