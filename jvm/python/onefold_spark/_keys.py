@@ -246,9 +246,10 @@ class _Walk:
         if _place(value.__globals__.get("__name__")) != "own" and self._by_name(value):
             return
         file = value.__globals__.get("__file__")
-        if file and value.__globals__.get("__name__") != "__main__" and file not in self._files and Path(file).is_file():
+        if file and file not in self._files and value.__globals__.get("__name__") != "__main__":
             self._files.add(file)
-            self._read(Path(file))
+            if Path(file).is_file():
+                self._read(Path(file))
         self._put("function")
         self._code(value.__code__, where)
         self.value(value.__defaults__, f"a default of {where}")
@@ -488,7 +489,8 @@ class _Walk:
     def _hint(self, value, where):
         """A type variable, union, generic class or other hint: few of them can be pickled."""
         self._put("hint", re.sub(" at 0x[0-9a-fA-F]+", "", repr(value)))
-        for part in ("__origin__", "__args__", "__metadata__", "__bound__", "__constraints__", "__supertype__", "__value__"):
+        for part in ("__origin__", "__args__", "__metadata__", "__bound__", "__constraints__", "__supertype__",
+                     "__value__"):
             self.value(getattr(value, part, None), where)
 
     def _reduced(self, value, where):
