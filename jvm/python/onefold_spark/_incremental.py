@@ -144,8 +144,8 @@ class Incremental:
         if self._memo is None:
             return None, "no folder was given", {}
         described = _keys.describe(functions, version=self._version)
-        if described.unknown:
-            reason = described.reason()
+        reason = described.reason()
+        if reason:
             warnings.warn(f"onefold: {self._name or operation} runs without a memo: {reason}", stacklevel=4)
             return None, reason, {}
         key = dict(described.parts)

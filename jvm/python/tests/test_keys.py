@@ -2,10 +2,12 @@
 
 import importlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 
 import pytest
@@ -42,8 +44,42 @@ def load(tmp_path, monkeypatch):
         return importlib.import_module(list(sources)[-1])
 
     yield load
-    for name in ("job", "helper", "deep"):
+    for name in ("job", "helper", "deep", "this"):
         sys.modules.pop(name, None)
+    _keys._place.cache_clear()
+
+
+@pytest.fixture
+def late(tmp_path, monkeypatch):
+    """The key of a function that imports from a folder or an archive of these files when it runs."""
+    counter = iter(range(100))
+
+    def present():
+        return {name for name in sys.modules if name.partition(".")[0] in ("own", "helper")}
+
+    def late(body, files, archive=False, loaded=()):
+        where = tmp_path / f"late{next(counter)}"
+        for name, source in files.items():
+            (where / name).parent.mkdir(parents=True, exist_ok=True)
+            (where / name).write_text(source)
+        if archive:
+            where = shutil.make_archive(where, "zip", where)
+        importlib.invalidate_caches()
+        _keys._place.cache_clear()
+        program = {"__name__": "__main__"}
+        exec(f"def f(lines):\n    {body}", program)
+        with monkeypatch.context() as patched:
+            patched.syspath_prepend(where)
+            for name in loaded:
+                importlib.import_module(name)
+            before = present()
+            made = key(program["f"])
+            assert present() == before
+        for name in before:
+            del sys.modules[name]
+        return made
+
+    return late
 
 
 JOB = """
@@ -85,6 +121,213 @@ def test_a_helper_of_a_helper_counts_however_it_is_imported(load):
         by_name = JOB.replace("import helper", "from helper import g").replace("helper.g", "g")
         one = key(load(deep="def h(x): return 1", helper=how, job=by_name).f)
         assert one != key(load(deep="def h(x): return 2", helper=how, job=by_name).f), how
+
+
+WRAPPERS = {
+    "a function": """
+        import functools, json
+        def safe(fn):
+            @functools.wraps(fn)
+            def call(x): return DEFAULT
+            return call
+        parse = safe(json.loads)
+    """,
+    "a function of a package around an own one": """
+        import contextlib, functools, json
+        @contextlib.contextmanager
+        @functools.wraps(json.loads)
+        def parse(x): yield DEFAULT
+    """,
+    "a function that calls what it wraps by attribute": """
+        import functools
+        def safe(fn):
+            @functools.wraps(fn)
+            def call(x): return call.__wrapped__(x)
+            return call
+        @safe
+        def parse(x): return DEFAULT
+    """,
+    "a class": """
+        import functools, json
+        class Decoder(json.JSONDecoder):
+            def decode(self, x): return DEFAULT
+        parse = functools.wraps(json.JSONDecoder, updated=())(Decoder)
+    """,
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS.values(), ids=WRAPPERS)
+def test_what_took_the_name_of_something_else_counts_with_its_own_code(load, wrapper):
+    for job in ("import helper\ndef f(lines): return helper.parse(lines)",
+                "from helper import parse\ndef f(lines): return parse(lines)",
+                "import deep\ndef f(lines): return deep.parse(lines)"):
+        keys = [key(load(helper=wrapper.replace("DEFAULT", default), deep="from helper import parse", job=job).f)
+                for default in ("0", "0", "1")]
+        assert keys[0] == keys[1] != keys[2], job
+
+
+DECORATORS = {
+    "by update_wrapper": """
+        import functools
+        class Safe:
+            def __init__(self, fn, state):
+                self.state = state
+                functools.update_wrapper(self, fn)
+            def __call__(self, x): return self.__wrapped__(x), CALL
+        @lambda fn: Safe(fn, STATE)
+        def parse(x): return BODY
+    """,
+    "a proxy": """
+        class Proxy:
+            def __init__(self, fn, state): self.fn, self.state = fn, state
+            __class__ = property(lambda self: type(self.fn))
+            def __getattr__(self, name): return getattr(self.__dict__["fn"], name)
+            def __call__(self, x): return self.fn(x), CALL
+        @lambda fn: Proxy(fn, STATE)
+        def parse(x): return BODY
+    """,
+    "a partial": """
+        import functools
+        class Partial(functools.partial):
+            def __call__(self, x): return super().__call__(x), CALL
+        def parse(x, y): return BODY
+        parse = Partial(parse, STATE)
+    """,
+}
+
+
+@pytest.mark.parametrize("decorator", DECORATORS.values(), ids=DECORATORS)
+def test_decorators_that_are_classes_count_with_their_code_and_state(load, decorator):
+    def made(**changed):
+        source = decorator
+        for name in ("CALL", "STATE", "BODY"):
+            source = source.replace(name, changed.get(name, "0"))
+        return key(load(job=textwrap.dedent(source) + "\ndef f(lines): return parse(lines)").f)
+
+    assert made() == made()
+    keys = [made(), made(CALL="1"), made(STATE="1"), made(BODY="1")]
+    assert len({str(each) for each in keys}) == 4
+
+
+def test_cached_functions_count_with_their_code_and_how_they_cache(load):
+    job = "import functools\n@functools.lru_cache(TYPED)\ndef g(x): return BODY\ndef f(lines): return g(lines)"
+    keys = [key(load(job=job.replace("TYPED", typed).replace("BODY", body)).f)
+            for typed, body in (("8, True", "0"), ("8, True", "0"), ("8, False", "0"), ("8, True", "1"))]
+    assert keys[0] == keys[1] and len({str(each) for each in keys}) == 3
+
+
+def test_a_cached_function_with_anothers_name_asks_for_a_version():
+    import functools
+    import json
+
+    cached = functools.wraps(json.loads)(functools.lru_cache(lambda x: 1))
+    assert unknown(lambda lines: cached(lines)) == ["what cached caches"]
+
+
+def test_containers_of_subclasses_count_with_all_their_state():
+    import collections
+
+    class Words(list):
+        __slots__ = ("case",)
+
+    def words(case):
+        made = Words(["a"])
+        made.case = case
+        return made
+
+    for make in (words, lambda value: collections.defaultdict(lambda: value), lambda value: collections.deque([], value)):
+        one, same, other = (key(lambda lines, made=make(value): made) for value in (1, 1, 2))
+        assert one == same != other
+
+
+def test_classes_count_with_what_patterns_match():
+    def make(names):
+        class Point:
+            __match_args__ = names
+        return lambda lines: Point
+
+    assert key(make(("x", "y"))) == key(make(("x", "y"))) != key(make(("y", "x")))
+
+
+def test_patterns_and_data_classes_can_be_told():
+    import dataclasses
+    import re
+
+    def make(pattern, default):
+        compiled = re.compile(pattern)
+
+        @dataclasses.dataclass
+        class Point:
+            x: int | None = default
+
+        return lambda lines: (compiled, Point)
+
+    assert len({str(key(make(*given))) for given in (("a", 1), ("a", 1), ("b", 1), ("a", 2))}) == 3
+
+
+def test_functions_and_classes_that_a_package_has_under_their_names_count_by_version():
+    import contextlib
+    import json
+
+    import numpy as np
+
+    for item in (json.loads, json.JSONDecoder, json.JSONDecoder.decode, contextlib.contextmanager, np.sum, np.ndarray):
+        walk = _keys._Walk()
+        assert walk._by_name(item), item
+
+
+PACKAGE = {
+    "own/__init__.py": "FACTOR = 1", "own/parser.py": "from .deep.more import g\ndef parse(x): return g(x)",
+    "own/deep/__init__.py": "", "own/deep/more.py": "from helper import g", "helper.py": "def g(x): return 1",
+}
+
+
+@pytest.mark.parametrize("archive", [False, True], ids=["folder", "archive"])
+@pytest.mark.parametrize("loaded", [(), ("own",), ("own.deep",), ("own.parser",)], ids=str)
+@pytest.mark.parametrize("body", [
+    "from own.parser import parse; return parse(lines)",
+    "from own import parser; return parser.parse(lines)",
+    "import own.parser; return own.parser.parse(lines), own.FACTOR",
+    "import own.parser as p; from own import FACTOR; return p.parse(lines)",
+])
+def test_a_late_import_of_a_submodule_counts_with_all_that_it_imports(late, body, loaded, archive):
+    one = late(body, PACKAGE, archive, loaded)
+    assert one == late(body, PACKAGE, archive, loaded)
+    for name, source in PACKAGE.items():
+        assert one != late(body, {**PACKAGE, name: source + "\nCHANGED = 1"}, archive, loaded), name
+
+
+def test_a_late_import_finds_no_more_than_is_there(late):
+    for body in ("from own import FACTOR, missing; return FACTOR", "from helper import g; return g",
+                 "import missing.more; return missing", "import helper.more; return helper"):
+        assert late(body, PACKAGE) and late(body, PACKAGE, loaded=("own", "helper"))
+
+
+def test_a_file_that_cannot_be_compiled_counts_by_its_bytes(late):
+    body = "import own; return own"
+    keys = [late(body, {**PACKAGE, "own/template.py": text}) for text in ("{{a}} =", "{{a}} =", "{{b}} =")]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_library_in_an_unloaded_package_counts(late):
+    body = "from own import fast; return fast"
+    assert late(body, {**PACKAGE, "own/fast.so": "1"}) != late(body, {**PACKAGE, "own/fast.so": "2"})
+
+
+def test_a_module_without_source_asks_for_a_version_and_others_still_count(load, monkeypatch):
+    class Finder:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            return importlib.machinery.ModuleSpec(name, None, origin="nowhere") if name == "a_module" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    job = "def f(lines):\n    import a_module, helper\n    return helper.g(lines)"
+    described = []
+    for helper in ("def g(x): return 1", "def g(x): return 2"):
+        function = load(helper=helper, job=job).f
+        assert unknown(function) == ["the module a_module"]
+        described.append(_keys.describe({"function": function}, version="1").parts)
+    assert described[0] != described[1]
 
 
 def test_a_changed_closure_value_or_default_changes_the_key():
@@ -139,6 +382,41 @@ def test_recursive_functions_and_structures_end():
     assert key(f) and key(lambda lines: loop)
 
 
+def test_objects_with_sets_of_each_other_end():
+    class Node:
+        def __init__(self, *others):
+            self.others = set(others)
+
+    def layers(last):
+        top = (last, last)
+        for _ in range(100):
+            top = (Node(*top), Node(*top))
+        return lambda lines: top
+
+    assert key(layers(1)) == key(layers(1)) != key(layers(2))
+    ring = [Node() for _ in range(100)]
+    for node in ring:
+        node.others.update(ring)
+    assert "whose items lead back to it" in unknown(lambda lines: ring)[0]
+
+
+def test_long_chains_of_calls_count_to_their_ends(load):
+    def chain(end):
+        calls = [f"def f{i}(x): return f{i + 1}(x)" for i in range(500)]
+        return key(load(job="\n".join([*calls, f"def f500(x): return {end}"])).f0)
+
+    assert chain(1) == chain(1) != chain(2)
+
+
+def test_structures_that_are_nested_too_deeply_ask_for_a_version():
+    nested = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert unknown(lambda lines: nested) == ["nested, nested too deeply,"]
+    while nested:
+        nested = nested.pop()
+
+
 def test_packages_count_by_version_and_the_library_by_python():
     import decimal
 
@@ -170,6 +448,131 @@ def test_an_object_that_cannot_be_told_asks_for_a_version(make):
 def test_a_global_that_cannot_be_told_asks_for_a_version(load):
     job = load(job="import threading\nLOCK = threading.Lock()\ndef f(lines):\n    with LOCK: return list(lines)\n")
     assert unknown(job.f) == ["LOCK (a _thread.lock)"]
+
+
+def test_an_own_module_with_the_name_of_one_of_the_library_counts_by_its_code(load):
+    for job in ("import this\ndef f(lines): return this.g(lines)", "from this import g\ndef f(lines): return g(lines)",
+                "def f(lines):\n    import this\n    return this.g(lines)"):
+        keys = [key(load(this=f"def g(x): return {text}", job=job).f) for text in (0, 0, 1)]
+        assert keys[0] == keys[1] != keys[2]
+
+
+def test_every_module_of_the_library_is_pythons():
+    assert {name for name in sys.stdlib_module_names if _keys._place(name) != "python"} == set()
+
+
+def test_a_class_of_an_own_library_counts_by_the_librarys_bytes(tmp_path, monkeypatch):
+    keys = []
+    for number in range(2):
+        fast = types.ModuleType("fast")
+        fast.__file__ = str(tmp_path / f"{number}.so")
+        Path(fast.__file__).write_text(str(number))
+        monkeypatch.setitem(sys.modules, "fast", fast)
+        made = type("Made", (), {"__module__": "fast"})
+        keys.append(key(lambda lines, made=made: made))
+    assert keys[0] != keys[1]
+
+
+def test_the_order_of_an_arrays_bytes_counts():
+    import numpy as np
+
+    def make(order):
+        array = np.array([[1, 2], [3, 4]], order=order)
+        return lambda lines: array.ravel("K")
+
+    assert key(make("C")) == key(make("C")) != key(make("F"))
+
+
+ANNOTATED = """
+    import typing
+    T = typing.TypeVar("T", bound=int)
+    class Celsius(float):
+        ZERO = 273
+    class Row(typing.Generic[T]):
+        "A row."
+        time: int
+        degrees: Celsius | None
+        next: typing.Optional["Row"]
+        def f(self, x: typing.Callable[[T], list[T]]) -> typing.Annotated[int, lambda: 0]: return x
+    def g(x: typing.List[str]) -> T: return x
+    def f(lines):
+        return typing.get_type_hints(Row), typing.get_type_hints(g), Row.__doc__
+"""
+
+
+@pytest.mark.parametrize("changed", [
+    ANNOTATED.replace("time: int", "time: float"), ANNOTATED.replace("273", "0"), ANNOTATED.replace("[str]", "[bytes]"),
+    ANNOTATED.replace("bound=int", "bound=str"), ANNOTATED.replace("A row.", "A line."),
+    ANNOTATED.replace("lambda: 0", "lambda: 1"),
+])
+def test_annotations_and_docstrings_count_since_code_can_read_them(load, changed):
+    one = key(load(job=ANNOTATED).f)
+    assert one == key(load(job=ANNOTATED).f) != key(load(job=changed).f)
+
+
+@pytest.mark.parametrize("job", [
+    "import helper\ndef f(lines): return helper.g(lines)", "from helper import g\ndef f(lines): return g(lines)",
+    "def f(lines):\n    import helper\n    return helper.g(lines)",
+])
+def test_a_file_that_changed_after_a_job_used_it_is_named_whatever_version_is_given(load, job):
+    function = load(helper="def g(x): return 1", job=job).f
+    assert key(function) == key(function)
+    helper = importlib.import_module("helper")
+    Path(helper.__file__).write_text("def g(x): return 22")
+    for _ in range(2):
+        reason = _keys.describe({"function": function}, version="1").reason()
+        assert "helper.py changed after a job of this program used it" in reason
+        importlib.reload(helper)
+
+
+def test_accumulators_are_named_whatever_version_is_given():
+    from pyspark.accumulators import INT_ACCUMULATOR_PARAM, Accumulator
+
+    class Named(Accumulator):
+        pass
+
+    for kind in (Accumulator, Named):
+        bad = kind(0, 0, INT_ACCUMULATOR_PARAM)
+        for given in (bad, [bad], {bad}):
+            described = _keys.describe({"f": lambda lines, given=given: given}, version="1")
+            assert described.unknown == [] and len(described.refused) == 1
+            assert "is an accumulator" in described.reason() and "memo=" in described.reason()
+        named = _keys.describe({"f": lambda lines: bad.add(1)}, version="1")
+        assert named.reason().startswith("bad is")
+
+
+@pytest.mark.parametrize("call", [
+    "eval('g')(lines)", "exec('g(lines)')", "globals()['g'](lines)", "__import__('helper').g(lines)",
+    "importlib.import_module('helper').g(lines)", "import_module('helper').g(lines)",
+])
+def test_code_by_a_computed_name_asks_for_a_version(load, call):
+    source = f"import importlib\nfrom importlib import import_module\ndef g(x): return 1\ndef f(lines): return {call}"
+    [reached] = unknown(load(job=source).f)
+    assert reached.startswith("what ") and reached.endswith(" reaches in function")
+    assert unknown(load(job="def f(lines): return lines.eval(1)").f) == []
+
+
+def test_packages_count_with_the_versions_of_what_they_require(tmp_path, monkeypatch):
+    def install(name, version, *required):
+        where = tmp_path / f"{name}-{version}.dist-info"
+        where.mkdir()
+        (where / "METADATA").write_text("\n".join([
+            "Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {r}" for r in required),
+        ]))
+        (where / "top_level.txt").write_text(name)
+
+    install("one", "1", "two>=1; python_version > '3'", "absent", "three; extra == 'all'")
+    install("two", "2", "one", "four[x] (>=3)")
+    install("three", "3")
+    install("four", "4")
+    monkeypatch.syspath_prepend(tmp_path)
+    for cached in (_keys._distributions, _keys._version):
+        cached.cache_clear()
+    try:
+        assert _keys._version("one") == {"one": "1", "two": "2", "four": "4"}
+    finally:
+        for cached in (_keys._distributions, _keys._version):
+            cached.cache_clear()
 
 
 def test_code_of_a_version_still_counts():

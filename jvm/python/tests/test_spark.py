@@ -187,6 +187,21 @@ def test_a_new_folder_is_the_users_own(spark, source, memo):
     assert stat.S_IMODE(memo.stat().st_mode) == 0o700
 
 
+def test_a_job_with_an_accumulator_runs_without_a_memo_and_counts_all(spark, source, memo):
+    for _ in range(2):
+        seen = spark.sparkContext.accumulator(0)
+
+        def f(lines):
+            for _ in lines:
+                seen.add(1)
+                yield 1
+
+        with pytest.warns(UserWarning, match="seen is an accumulator"):
+            results = incremental(spark, source, memo=memo, mean=MEAN, version="1").map_partitions(f)
+        assert results.count() == seen.value > 0
+        assert results.plan().memo is None and not memo.exists()
+
+
 def test_what_cannot_be_told_runs_without_a_memo_and_says_so(spark, source, memo):
     view = memoryview(b"abc")  # goes to the workers, but cannot be taken apart
 
