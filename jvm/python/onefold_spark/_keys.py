@@ -18,18 +18,18 @@ import enum
 import functools
 import gc
 import hashlib
-import importlib.metadata
 import importlib.util
 import inspect
 import itertools
 import re
 import struct
 import sys
-import sysconfig
 import types
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from . import _places
 
 
 @dataclass
@@ -243,7 +243,7 @@ class _Walk:
 
     def _function(self, value, where):
         # the home of the code: functools.wraps copies __module__
-        if _place(value.__globals__.get("__name__")) != "own" and self._by_name(value):
+        if _places.place(value.__globals__.get("__name__")) != "own" and self._by_name(value):
             return
         file = value.__globals__.get("__file__")
         if file and file not in self._files and value.__globals__.get("__name__") != "__main__":
@@ -315,7 +315,7 @@ class _Walk:
 
     def _unloaded(self, name):
         """A module or package that no program has imported yet: all its sources."""
-        place = _place(name)
+        place = _places.place(name)
         if place != "own":
             self._package(name.partition(".")[0], place)
             return
@@ -376,7 +376,7 @@ class _Walk:
 
     def _module(self, module, where):
         name = module.__name__
-        place = _place(name)
+        place = _places.place(name)
         if place != "own":
             self._package(name.partition(".")[0], place)
             self._put("module", name)
@@ -393,7 +393,7 @@ class _Walk:
                 self._put("uses", attribute)
                 self.value(item, attribute)
             elif isinstance(item, (types.FunctionType, type)):
-                home = _home(item)
+                home = _places.home(item)
                 if home is not module and getattr(item, "__globals__", None) is not vars(module):
                     self._put("uses", attribute)
                     self.value(home or item, attribute)
@@ -402,7 +402,7 @@ class _Walk:
         if place == "python":
             self._put("python", top)
             return
-        number = _version(top)
+        number = _places.version(top)
         if number is None:
             raise _Unknown(f"the package {top}, which has no version")
         self.packages.update(number)
@@ -410,8 +410,8 @@ class _Walk:
 
     def _by_name(self, value):
         """Writes down a function or class that a package has under its name; false if none has."""
-        place = _place(value.__module__)
-        if place == "own" or _home(value) is None:
+        place = _places.place(value.__module__)
+        if place == "own" or _places.home(value) is None:
             return False
         self._named(value, place)
         return True
@@ -424,7 +424,7 @@ class _Walk:
     def _builtin(self, value, where):
         owner = value.__self__
         if owner is None or isinstance(owner, types.ModuleType):
-            self._named(value, _place(value.__module__ or "builtins"))
+            self._named(value, _places.place(value.__module__ or "builtins"))
         else:
             self._put("bound", value.__qualname__)
             self.value(owner, where)
@@ -541,81 +541,3 @@ def _annotations(value):
     import annotationlib
 
     return annotationlib.get_annotations(value, format=annotationlib.Format.FORWARDREF)
-
-
-def _home(value):
-    """The module that has this very function or class under its name, as pickle looks it up, or None."""
-    module = found = sys.modules.get(value.__module__)
-    for name in value.__qualname__.split("."):
-        found = getattr(found, "__dict__", {}).get(name)
-    # a method of a class
-    return module if getattr(found, "__func__", found) is value else None
-
-
-@functools.cache
-def _folders():
-    paths = sysconfig.get_paths()
-    site = [paths["purelib"], paths["platlib"]]
-    import site as of_site
-
-    site += of_site.getsitepackages()
-    site.append(of_site.getusersitepackages())
-    resolved = [Path(path).resolve() for path in site]
-    standard = [Path(paths[name]).resolve() for name in ("stdlib", "platstdlib")]
-    return resolved, standard
-
-
-@functools.cache
-def _place(module):
-    """Where a module is: `python`, a `package`, or `own`, which is everywhere else."""
-    if not module:
-        return "own"
-    top = module.partition(".")[0]
-    if top in sys.builtin_module_names:
-        return "python"
-    if top == "__main__":
-        return "own"
-    loaded = sys.modules.get(top)
-    path = getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", ())), None)
-    if loaded is None:
-        try:
-            spec = importlib.util.find_spec(top)
-        except (ImportError, ValueError):
-            return "own"
-        path = spec and spec.has_location and spec.origin
-    if not path:  # some of the library is frozen into Python
-        return "python" if top in sys.stdlib_module_names else "own"
-    where = Path(path).resolve()
-    site, standard = _folders()
-    if any(where.is_relative_to(folder) for folder in site):
-        return "package"
-    if any(where.is_relative_to(folder) for folder in standard):
-        return "python"
-    # PySpark from its own distribution is found by SPARK_HOME
-    return "package" if top in ("pyspark", "py4j") else "own"
-
-
-@functools.cache
-def _distributions():
-    return importlib.metadata.packages_distributions()
-
-
-@functools.cache
-def _version(top):
-    """Distribution to version of those that bring a package, and that these require; or None."""
-    names = _distributions().get(top)
-    if not names:
-        loaded = sys.modules.get(top)
-        number = getattr(loaded, "__version__", None)
-        return None if number is None else {top: str(number)}
-    versions = {}
-    waiting = list(names)
-    while waiting:
-        try:
-            found = importlib.metadata.distribution(waiting.pop())
-        except importlib.metadata.PackageNotFoundError:  # required on other platforms only
-            continue
-        if found.name not in versions:
-            versions[found.name] = found.version
-            waiting.extend(re.match(r"[\w.-]+", each)[0] for each in found.requires or () if "extra ==" not in each)
-    return versions

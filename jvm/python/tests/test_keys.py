@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onefold_spark import _keys
+from onefold_spark import _keys, _places
 
 HOME = Path(_keys.__file__).parent.parent
 
@@ -39,14 +39,14 @@ def load(tmp_path, monkeypatch):
             (where / f"{name}.py").write_text(textwrap.dedent(source))
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
-        _keys._place.cache_clear()
+        _places.place.cache_clear()
         monkeypatch.syspath_prepend(where)
         return importlib.import_module(list(sources)[-1])
 
     yield load
     for name in ("job", "helper", "deep", "this"):
         sys.modules.pop(name, None)
-    _keys._place.cache_clear()
+    _places.place.cache_clear()
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def late(tmp_path, monkeypatch):
         if archive:
             where = shutil.make_archive(where, "zip", where)
         importlib.invalidate_caches()
-        _keys._place.cache_clear()
+        _places.place.cache_clear()
         program = {"__name__": "__main__"}
         exec(f"def f(lines):\n    {body}", program)
         with monkeypatch.context() as patched:
@@ -458,7 +458,7 @@ def test_an_own_module_with_the_name_of_one_of_the_library_counts_by_its_code(lo
 
 
 def test_every_module_of_the_library_is_pythons():
-    assert {name for name in sys.stdlib_module_names if _keys._place(name) != "python"} == set()
+    assert {name for name in sys.stdlib_module_names if _places.place(name) != "python"} == set()
 
 
 def test_a_class_of_an_own_library_counts_by_the_librarys_bytes(tmp_path, monkeypatch):
@@ -566,12 +566,12 @@ def test_packages_count_with_the_versions_of_what_they_require(tmp_path, monkeyp
     install("three", "3")
     install("four", "4")
     monkeypatch.syspath_prepend(tmp_path)
-    for cached in (_keys._distributions, _keys._version):
+    for cached in (_places.distributions, _places.version):
         cached.cache_clear()
     try:
-        assert _keys._version("one") == {"one": "1", "two": "2", "four": "4"}
+        assert _places.version("one") == {"one": "1", "two": "2", "four": "4"}
     finally:
-        for cached in (_keys._distributions, _keys._version):
+        for cached in (_places.distributions, _places.version):
             cached.cache_clear()
 
 
@@ -583,7 +583,7 @@ def test_code_of_a_version_still_counts():
 PROGRAM = """
 import sys, json
 sys.path.insert(0, {home!r})
-from onefold_spark import _keys
+from onefold_spark import _keys, _places
 words = {{"a", "b", "c", "d"}}
 def f(lines):
     return [x for x in lines if x in words]
