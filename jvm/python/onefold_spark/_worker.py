@@ -14,7 +14,7 @@ VERIFIED, WRITTEN, NODE, MARK = 1, 2, 4, 8
 
 _NAME = slice(6, 38)
 _PART = slice(38, 42)
-_RECORDS = 44
+_RECORDS = 48
 
 _BATCH = 1000
 #: A split's results are combined up to so many keys at a time, unless its parts need all of them.

@@ -52,7 +52,7 @@ final class Frames {
     }
 
     /** What the writer has to know of an item; functions pass it on as it is. {@code replay} is for {@link Handover}. */
-    record Header(int flags, int index, Fingerprint name, int part, String records, int replay) {
+    record Header(int flags, int index, Fingerprint name, int part, int replay, String records) {
         byte[] frame(byte tag) {
             ByteArrayOutputStream bytes = new ByteArrayOutputStream();
             try (DataOutputStream out = new DataOutputStream(bytes)) {
@@ -61,8 +61,8 @@ final class Frames {
                 out.writeInt(index);
                 out.write(name.bytes());
                 out.writeInt(part);
-                out.writeUTF(records);
                 out.writeInt(replay);
+                out.writeUTF(records);
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
@@ -71,8 +71,8 @@ final class Frames {
 
         static Header of(byte[] frame) throws IOException {
             DataInputStream in = new DataInputStream(new ByteArrayInputStream(frame, 1, frame.length - 1));
-            return new Header(in.readUnsignedByte(), in.readInt(), Item.readName(in), in.readInt(), in.readUTF(),
-                in.readInt());
+            return new Header(in.readUnsignedByte(), in.readInt(), Item.readName(in), in.readInt(), in.readInt(),
+                in.readUTF());
         }
 
         boolean has(int flag) {

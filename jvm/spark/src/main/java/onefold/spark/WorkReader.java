@@ -91,7 +91,7 @@ final class WorkReader extends RecordReader<NullWritable, byte[]> {
     }
 
     private Frames.Header header(int flags, int replay) {
-        return new Frames.Header(flags, item.index(), item.name(), item.part(), batch.records(), replay);
+        return new Frames.Header(flags, item.index(), item.name(), item.part(), replay, batch.records());
     }
 
     /** An entry; nothing if it is missing or damaged, which is told. */
