@@ -90,6 +90,9 @@ pub(crate) fn perform(
     if let Some(name) = request.new_name() {
         changing.claim(name)?;
     }
+    if let Request::Delete { name, .. } = &request {
+        changing.recall(name)?;
+    }
     let answer = request.perform(shard.pool(), offers);
     let synced = changing.sync();
     let answer = answer?;
@@ -137,10 +140,25 @@ impl Volumes {
 
     /// The shard of the volume `name`.
     pub(crate) fn shard_of(&self, name: &str) -> Result<ObjectId> {
-        let found =
-            Names::new(&self.reached.pool).find(name).with_context(|| self.reached.place())?;
-        let found = found.ok_or_else(|| VolumeError::NoVolume { name: name.to_owned() });
-        Ok(found.with_context(|| self.reached.place())?.shard)
+        let names = Names::new(&self.reached.pool);
+        let found = names.find(name).and_then(|found| match found {
+            Some(record) if !names.is_left_over(&record)? => Ok(record.shard),
+            _ => Err(VolumeError::NoVolume { name: name.to_owned() }),
+        });
+        found.with_context(|| self.reached.place())
+    }
+
+    /// The shards that have volumes, and the names of these. A shard that is being made or removed is left out, and so
+    /// is a name that leads to no shard.
+    fn volumes_by_shard(&self) -> Result<BTreeMap<ObjectId, Vec<String>>> {
+        // before the shards: each of these has a record then, unless it was removed
+        let names = Names::new(&self.reached.pool).all().with_context(|| self.reached.place())?;
+        let shards = self.shards()?;
+        let mut volumes: BTreeMap<ObjectId, Vec<String>> = BTreeMap::new();
+        for (name, record) in names.into_iter().filter(|(_, one)| shards.contains(&one.shard)) {
+            volumes.entry(record.shard).or_default().push(name);
+        }
+        Ok(volumes)
     }
 
     /// A connection to the gateway of this record, if it runs on this machine as this user.
@@ -305,7 +323,8 @@ impl Volumes {
             }
         }
         let space = self.care().shard_space()?;
-        let shown = names.into_iter().map(|(name, record)| {
+        let names = names.into_iter().filter(|(_, record)| owners.contains_key(&record.shard));
+        let shown = names.map(|(name, record)| {
             let owner = owners.get(&record.shard).and_then(|seen| seen.record.gateway);
             let gateway = owner.and_then(|owner| all.get(&owner));
             Shown {

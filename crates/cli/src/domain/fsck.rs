@@ -107,12 +107,12 @@ impl Volumes {
     }
 
     /// The shards that there are, without those that are being made or removed.
-    fn shards(&self) -> Result<BTreeSet<ObjectId>> {
+    pub(super) fn shards(&self) -> Result<BTreeSet<ObjectId>> {
         let all = Shards::new(&self.reached.pool).all().with_context(|| self.reached.place())?;
         Ok(all.into_iter().filter(|(_, seen)| !seen.record.is_doomed).map(|(id, _)| id).collect())
     }
 
-    fn exists(&self, id: ObjectId) -> Result<bool> {
+    pub(super) fn exists(&self, id: ObjectId) -> Result<bool> {
         let found = Shards::new(&self.reached.pool).find(id)?;
         Ok(found.is_some_and(|seen| !seen.record.is_doomed))
     }

@@ -22,10 +22,8 @@ impl Gateway {
     /// lead to it, and last its record.
     pub(super) fn erase(&self, id: ObjectId, doomed: &SeenShard) -> Result<(), VolumeError> {
         shard::remove(&self.pool, id)?;
-        for (name, record) in self.names.all()? {
-            if record.shard == id {
-                self.names.change(&name, Some(&record), None)?;
-            }
+        for (name, record) in self.names.of(id)? {
+            self.names.change(&name, Some(&record), None)?;
         }
         self.shards.remove(id, doomed)?;
         self.audience.tell(GatewayEvent::Removed(id));

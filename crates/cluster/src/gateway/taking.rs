@@ -107,18 +107,21 @@ impl Gateway {
         repair_shard(&self.pool, self.data(), (id, self.domain.hash), self.share(), done)
     }
 
-    /// Opens the shard `id`, and brings its names in line with its volumes.
+    /// Opens the shard `id`, and brings the names that lead to it in line with its volumes.
     fn open(&self, id: ObjectId, lease: &Arc<GatewayLease>) -> Result<Opened, VolumeError> {
         let (shared, damage) = self.open_shared(id)?;
         let tenure = Tenure::new(Arc::clone(lease));
         let shard = Arc::new(OpenShard::new(shared, tenure, self.names.clone()));
-        match shard.change().sync() {
+        let mut changing = shard.change();
+        changing.recall_all()?;
+        match changing.sync() {
             // its other volumes can be used
             Err(error @ VolumeError::VolumeExists { .. }) => {
                 self.audience.tell(GatewayEvent::Failed(error));
             }
             synced => synced?,
         }
+        drop(changing);
         Ok((shard, damage))
     }
 
@@ -161,7 +164,7 @@ impl Gateway {
         name: &str,
         make: impl FnOnce(&SharedShard) -> Result<(), VolumeError>,
     ) -> Result<Arc<OpenShard>, VolumeError> {
-        if self.names.find(name)?.is_some() {
+        if !self.names.is_free(name)? {
             return Err(VolumeError::VolumeExists { name: name.to_owned() });
         }
         let (id, lease) = (ObjectId::random(), self.lease());
