@@ -7,11 +7,12 @@ mod handover;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use domain::{BLOCK, Moved, about, begin, domain, node, owner, read, told, write};
-use onefold_backend::rados::{MemoryRados, RadosPool, Step, Update};
+use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Step, Update};
 use onefold_block::{BlockDevice, BlockSize};
 use onefold_cluster::{
     Domain, Gateway, LeaseClock, Names, RENEWAL, Reached, Settings, Shards, VALID, WAIT, gateways,
@@ -370,6 +371,44 @@ fn what_a_crash_left_of_a_new_shard_is_removed() {
     assert_eq!(objects(&pool), before);
     assert!(Shards::new(&pool).all().unwrap().is_empty());
     a.create("disk");
+}
+
+#[test]
+fn what_a_failed_change_of_volumes_shows_is_read_once_it_is_durable() {
+    let (inner, clock) = (domain(), Arc::<Moved>::default());
+    let is_lost = Arc::new(AtomicBool::new(false));
+    let lost = Arc::clone(&is_lost);
+    let fate = move |object: &str, update: Option<&Update>| {
+        let is_batch = update.is_some() && object.contains(".segment.");
+        if is_batch && lost.load(Ordering::Relaxed) { Fate::Lost } else { Fate::Answered }
+    };
+    let pool: Arc<dyn RadosPool> = Arc::new(FatedRados::new(Arc::clone(&inner), fate));
+    let a = node(&pool, &clock, "a");
+    let shard = a.create("disk");
+    assert!(write(&shard, "disk", 1, 7));
+    let set = |lost| is_lost.store(lost, Ordering::Relaxed);
+    let expect_undurable = |name: &str, byte| {
+        shard.unsettle(name);
+        assert_eq!(read(&shard, name, 1), None, "{name}: it is not durable");
+        set(false);
+        assert_eq!(read(&shard, name, 1), Some(byte), "{name}");
+    };
+    set(true);
+    shard.pool().clone_volume("disk", "monday", true).unwrap_err();
+    expect_undurable("monday", 7);
+    assert!(write(&shard, "disk", 1, 8));
+    set(true);
+    shard.pool().roll_back_volume("disk", "monday").unwrap_err();
+    expect_undurable("disk", 7);
+    // the next gateway has both
+    drop((shard, a));
+    let b = node(&inner, &clock, "b");
+    for _ in 0..10 {
+        clock.pass(Duration::from_secs(1));
+        b.live();
+    }
+    let shard = b.here("disk");
+    assert_eq!((read(&shard, "disk", 1), read(&shard, "monday", 1)), (Some(7), Some(7)));
 }
 
 #[test]

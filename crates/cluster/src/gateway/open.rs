@@ -68,9 +68,18 @@ impl OpenShard {
     /// [`VolumeError::NoVolume`].
     pub fn device(&self, name: &str) -> Result<LeasedDevice<Volume>, VolumeError> {
         let volume = self.pool().volume(name)?;
-        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
-        let unsettled = Arc::clone(unsettled.entry(name.to_owned()).or_default());
-        Ok(LeasedDevice::new(volume, Arc::clone(&self.tenure), unsettled))
+        Ok(LeasedDevice::new(volume, Arc::clone(&self.tenure), self.unsettled(name)))
+    }
+
+    fn unsettled(&self, name: &str) -> Arc<Unsettled> {
+        let mut all = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(name.to_owned()).or_default())
+    }
+
+    /// Has the next read of volume `name` make all changes of the shard durable before it is answered: a change of
+    /// what the volume is has failed, and this gateway's memory shows it. To be called before clients can read it.
+    pub fn unsettle(&self, name: &str) {
+        self.unsettled(name).fail();
     }
 
     /// Waits until no other caller changes volumes.
