@@ -374,6 +374,28 @@ fn what_a_crash_left_of_a_new_shard_is_removed() {
 }
 
 #[test]
+fn a_volume_whose_lease_ends_while_it_is_made_is_said_to_be_stopped_and_not_damaged() {
+    let (pool, clock) = (domain(), Arc::<Moved>::default());
+    let before = objects(&pool);
+    let (a, b) = (node(&pool, &clock, "a"), node(&pool, &clock, "b"));
+    let made = a.gateway.create("disk", |pool| {
+        pool.create_volume("disk.importing", BLOCK, BlockSize::B4096)?;
+        for _ in 0..10 {
+            clock.pass(Duration::from_secs(1));
+            b.live();
+        }
+        pool.rename_volume("disk.importing", "disk")
+    });
+    let error = made.unwrap_err();
+    let told = error.to_string();
+    assert!(matches!(error, VolumeError::Stopped { .. }), "{told}");
+    assert!(told.contains("volume 'disk'") && told.contains("repeat the command"), "{told}");
+    assert_eq!(objects(&pool), before);
+    a.live();
+    a.create("disk");
+}
+
+#[test]
 fn what_a_failed_change_of_volumes_shows_is_read_once_it_is_durable() {
     let (inner, clock) = (domain(), Arc::<Moved>::default());
     let is_lost = Arc::new(AtomicBool::new(false));

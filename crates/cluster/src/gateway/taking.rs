@@ -145,8 +145,8 @@ impl Gateway {
     /// Makes a shard whose volumes `make` makes; it must make `name`. The shard is open here then.
     ///
     /// # Errors
-    /// [`VolumeError::VolumeExists`] if the name is taken, and what `make` returns. What was made is removed
-    /// then, or by the gateway that takes it over.
+    /// [`VolumeError::VolumeExists`] if the name is taken, [`VolumeError::Stopped`] if the lease of this gateway ended
+    /// meanwhile, and what `make` returns. What was made is removed then, or by the gateway that takes it over.
     pub fn create(
         &self,
         name: &str,
@@ -181,7 +181,7 @@ impl Gateway {
                     if let Err(error) = self.erase(id, &doomed) {
                         self.audience.tell(GatewayEvent::Failed(error));
                     }
-                    return Err(error);
+                    return Err(if lease.is_valid() { error } else { outlived(name, &error) });
                 }
             };
             match self.shards.change(id, &doomed, named)? {
@@ -214,4 +214,14 @@ impl Gateway {
         drop(changing);
         Ok(shard)
     }
+}
+
+/// The error of a gateway whose lease ended before volume `name` was complete. What it made is missing by now, as
+/// `error` says, or soon.
+fn outlived(name: &str, error: &VolumeError) -> VolumeError {
+    let why = format!(
+        "the lease of this process ended before volume '{name}' was complete, so that gateways remove what there is of \
+         it: repeat the command ({error})"
+    );
+    VolumeError::Stopped { why }
 }
