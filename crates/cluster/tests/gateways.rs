@@ -5,6 +5,7 @@ mod domain;
 #[path = "common/handover.rs"]
 mod handover;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -269,6 +270,22 @@ fn a_move_to_a_gateway_that_died_is_forgotten() {
     a.live();
     assert_eq!(owner(&pool, id), Some((Some(a.gateway.lease().id()), None)));
     assert!(matches!(a.reach("disk"), Reached::Here(_)));
+    // one that a gateway gave away to it: until then nobody tends it
+    a.gateway.give_back(id).unwrap();
+    let (b, other) = (node(&pool, &clock, "b"), ObjectId::random());
+    assert!(Shards::new(&pool).want(id, other).unwrap());
+    assert!(b.gateway.tend(id, &BTreeSet::new(), &|| true).unwrap().is_none());
+    clock.pass(RENEWAL);
+    b.live();
+    assert_eq!(owner(&pool, id), Some((None, None)));
+    b.gateway.tend(id, &BTreeSet::new(), &|| true).unwrap().unwrap().unwrap();
+    // and it waits for one that lives
+    b.gateway.give_back(id).unwrap();
+    let to = a.gateway.lease().id();
+    assert!(Shards::new(&pool).want(id, to).unwrap());
+    clock.pass(RENEWAL);
+    b.live();
+    assert_eq!(owner(&pool, id), Some((None, Some(to))));
 }
 
 #[test]

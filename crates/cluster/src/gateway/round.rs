@@ -122,7 +122,7 @@ impl Gateway {
                 Due::Give => given.push(id),
                 Due::Drop => self.drop_shard(id, "another gateway has it".to_owned()),
                 Due::Keep => {
-                    // the gateway that was to have it is gone
+                    // the gateway that was to have it is gone: all leases were looked at after the records
                     self.shards.change(id, &seen, ShardRecord::new(seen.record.gateway, None))?;
                 }
             }
@@ -177,6 +177,7 @@ impl Gateway {
                 if self.has_slot(id) { Due::Drop } else { Due::Nothing }
             }
             None if record.wanted == Some(own) => Due::Take,
+            None if wanted.is_some_and(|wanted| !watch.has(wanted)) => Due::Keep,
             // the first client that asks for it decides who takes it
             None => Due::Nothing,
             Some(_) => {
@@ -219,6 +220,6 @@ enum Due {
     Take,
     Give,
     Drop,
-    /// Keep it, and note that no other gateway is to have it.
+    /// Leave it with the gateway that has it, or with none, and note that no other one is to have it.
     Keep,
 }
