@@ -122,12 +122,10 @@ impl Gateway {
         }
     }
 
-    /// Lets go of all shards after the lease was lost, and takes another one.
+    /// Takes another lease after one was lost. What is open under that is let go by rounds, and no read of it is
+    /// answered until then.
     pub(super) fn begin_anew(&self) -> Result<(), VolumeError> {
         self.audience.tell(GatewayEvent::Lost);
-        for shard in self.open_shards() {
-            self.drop_shard(shard.id(), self.lost_why());
-        }
         let lease = GatewayLease::claim(&self.pool, &self.clock, self.settings.about.clone())?;
         self.audience.tell(GatewayEvent::Began(lease.id()));
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(lease);
