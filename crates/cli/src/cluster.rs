@@ -76,7 +76,9 @@ impl Unavailable {
     /// What to do about it.
     pub(crate) fn hint(&self) -> String {
         match self {
-            Self::NoPool(location) => format!("`onefold cluster init {location}` prepares it"),
+            Self::NoPool(location) => {
+                format!("`onefold cluster init {location}` prepares a namespace that never had any")
+            }
             Self::Held { .. } => {
                 "let this machine reach the gateway's address of --peer-listen, run the command on the \
                  gateway's machine as the user who runs the gateway, or move the volume to a gateway of \

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use onefold_cluster::hints::GatewayId;
 use onefold_cluster::{
     BootClock, Care, Domain, Gateway, GatewayRecord, LeaseClock, Names, OpenShard,
@@ -25,6 +25,7 @@ pub(crate) use self::damage::lost_volumes;
 pub(crate) use self::detach::{detach, has_left, remove_left};
 pub(crate) use self::fsck::fsck;
 use crate::cluster::{Reached, Unavailable, about, control_folder};
+use crate::count::count;
 use crate::service::answer::{Answer, Shown, ShownCheck, ShownScrub, Sums};
 use crate::service::control::Asking;
 use crate::service::peers;
@@ -90,6 +91,9 @@ pub(crate) fn perform(
     if let Some(name) = request.new_name() {
         changing.claim(name)?;
     }
+    if let Request::Delete { name, .. } = &request {
+        changing.recall(name)?;
+    }
     let answer = request.perform(shard.pool(), offers);
     let synced = changing.sync();
     let answer = answer?;
@@ -137,10 +141,25 @@ impl Volumes {
 
     /// The shard of the volume `name`.
     pub(crate) fn shard_of(&self, name: &str) -> Result<ObjectId> {
-        let found =
-            Names::new(&self.reached.pool).find(name).with_context(|| self.reached.place())?;
-        let found = found.ok_or_else(|| VolumeError::NoVolume { name: name.to_owned() });
-        Ok(found.with_context(|| self.reached.place())?.shard)
+        let names = Names::new(&self.reached.pool);
+        let found = names.find(name).and_then(|found| match found {
+            Some(record) if !names.is_left_over(&record)? => Ok(record.shard),
+            _ => Err(VolumeError::NoVolume { name: name.to_owned() }),
+        });
+        found.with_context(|| self.reached.place())
+    }
+
+    /// The shards that have volumes, and the names of these. A shard that is being made or removed is left out, and so
+    /// is a name that leads to no shard.
+    fn volumes_by_shard(&self) -> Result<BTreeMap<ObjectId, Vec<String>>> {
+        // before the shards: each of these has a record then, unless it was removed
+        let names = Names::new(&self.reached.pool).all().with_context(|| self.reached.place())?;
+        let shards = self.shards()?;
+        let mut volumes: BTreeMap<ObjectId, Vec<String>> = BTreeMap::new();
+        for (name, record) in names.into_iter().filter(|(_, one)| shards.contains(&one.shard)) {
+            volumes.entry(record.shard).or_default().push(name);
+        }
+        Ok(volumes)
     }
 
     /// A connection to the gateway of this record, if it runs on this machine as this user.
@@ -208,7 +227,10 @@ impl Volumes {
 
     /// Executes `request`.
     pub(crate) fn ask(&mut self, request: Request) -> Result<Answer> {
-        let Some(name) = request.volume() else { return self.ask_all(request) };
+        let Some(name) = request.volume() else {
+            let (answer, is_whole) = self.ask_all(request)?;
+            return is_whole.map(|()| answer);
+        };
         if matches!(request, Request::Create { .. }) {
             let own = self.own()?;
             create(&own, &request)?;
@@ -253,34 +275,55 @@ impl Volumes {
         }
     }
 
-    /// Executes a request that concerns all volumes.
-    fn ask_all(&mut self, request: Request) -> Result<Answer> {
+    /// Executes a request that concerns all volumes. A shard in which it fails keeps it from no other one: with the
+    /// answer of the others comes whether all answered.
+    ///
+    /// # Errors
+    /// If no shard answered.
+    pub(crate) fn ask_all(&mut self, request: Request) -> Result<(Answer, Result<()>)> {
         if request == Request::List {
-            return self.list().map(Answer::Volumes);
+            return Ok((Answer::Volumes(self.list()?), Ok(())));
         }
-        let mut shards: BTreeMap<ObjectId, String> = BTreeMap::new();
-        for (name, record) in Names::new(&self.reached.pool).all()? {
-            shards.entry(record.shard).or_insert(name);
-        }
-        let mut whole: Option<Answer> = None;
-        for (id, name) in shards {
-            let answer = self.ask_shard(id, request.clone());
-            let answer = answer.with_context(|| format!("volume '{name}' and its copies"))?;
-            whole = Some(match whole {
-                None => answer,
-                Some(whole) => joined(whole, answer)?,
-            });
-            if let Some(own) = &self.own {
-                own.gateway.give_back(id)?;
+        let shards = self.volumes_by_shard()?;
+        let all = count(shards.len() as u64, "shard", "shards");
+        let (mut whole, mut failed): (Option<Answer>, Vec<Error>) = (None, Vec::new());
+        for (id, names) in shards {
+            match self.ask_one(id, request.clone()) {
+                Ok(answer) => {
+                    whole = Some(match whole {
+                        None => answer,
+                        Some(whole) => joined(whole, answer)?,
+                    });
+                }
+                // one that was removed meanwhile
+                Err(_) if !self.exists(id)? => {}
+                Err(error) => {
+                    failed.push(error.context(format!("volume '{}' and its copies", names[0])));
+                }
             }
         }
-        let mut whole = whole.ok_or_else(|| anyhow!("the cluster has no volumes"))?;
+        let how_many = failed.len();
+        let mut failed = failed.into_iter();
+        let is_whole = failed.next().map_or(Ok(()), |first| {
+            failed.for_each(|error| (self.tell)(&format!("{error:#}")));
+            Err(first.context(format!("this failed for {how_many} of {all}")))
+        });
+        let Some(mut whole) = whole else {
+            return Err(is_whole.err().unwrap_or_else(|| anyhow!("the cluster has no volumes")));
+        };
         match &mut whole {
             Answer::Sums(sums) => sums.cluster = Some(ShownStored::of(&self.care())?),
             Answer::Scrubbed(found) => found.cycle = ShownCycle::of(&self.care())?,
             _ => {}
         }
-        Ok(whole)
+        Ok((whole, is_whole))
+    }
+
+    /// Executes `request` in the shard `id`, and gives the shard back if this process took it.
+    fn ask_one(&mut self, id: ObjectId, request: Request) -> Result<Answer> {
+        let answer = self.ask_shard(id, request);
+        let given = self.own.as_ref().map_or(Ok(()), |own| own.gateway.give_back(id));
+        answer.and_then(|answer| Ok(given.map(|()| answer)?))
     }
 
     fn list(&self) -> Result<Vec<Shown>> {
@@ -305,7 +348,8 @@ impl Volumes {
             }
         }
         let space = self.care().shard_space()?;
-        let shown = names.into_iter().map(|(name, record)| {
+        let names = names.into_iter().filter(|(_, record)| owners.contains_key(&record.shard));
+        let shown = names.map(|(name, record)| {
             let owner = owners.get(&record.shard).and_then(|seen| seen.record.gateway);
             let gateway = owner.and_then(|owner| all.get(&owner));
             Shown {

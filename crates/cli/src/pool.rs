@@ -193,6 +193,15 @@ impl Doer<'_> {
         }
         server.ask(&request).with_context(|| place.place())?.accepted()
     }
+
+    /// Executes a request about all volumes. In a cluster others may have answered where a part of them failed: whether
+    /// none did comes with the answer.
+    pub(crate) fn ask_all(&mut self, request: Request) -> Result<(Answer, Result<()>)> {
+        match self {
+            Self::Cluster(volumes) => volumes.ask_all(request),
+            Self::Here(_) | Self::Server { .. } => Ok((self.ask(request)?, Ok(()))),
+        }
+    }
 }
 
 /// Warns of damage in a pool.
@@ -240,13 +249,25 @@ impl PoolArgs {
     /// request that only reads writes nothing to a pool in a folder, which may be a backup or on a read-only
     /// file system.
     pub(crate) fn ask(&self, request: Request, console: &Console) -> Result<Answer> {
-        let mut doer = match (self.at()?, request.only_reads()) {
+        self.doer_for(&request, console)?.ask(request)
+    }
+
+    /// The same with a request about all volumes, as [`Doer::ask_all`].
+    pub(crate) fn ask_all(
+        &self,
+        request: Request,
+        console: &Console,
+    ) -> Result<(Answer, Result<()>)> {
+        self.doer_for(&request, console)?.ask_all(request)
+    }
+
+    fn doer_for(&self, request: &Request, console: &Console) -> Result<Doer<'_>> {
+        match (self.at()?, request.only_reads()) {
             (Where::Folder(pool), true) => {
-                self.doer_of(pool, self.open_read_only(warning(console)))?
+                self.doer_of(pool, self.open_read_only(warning(console)))
             }
-            _ => self.doer(console)?,
-        };
-        doer.ask(request)
+            _ => self.doer(console),
+        }
     }
 
     /// The process that executes requests on the pool.

@@ -96,6 +96,10 @@ pub(crate) mod domain {
             match *self {}
         }
 
+        pub(crate) fn ask_all(&mut self, _: Request) -> Result<(Answer, Result<()>)> {
+            match *self {}
+        }
+
         pub(crate) fn open(&mut self, _: &str) -> Result<Shard> {
             match *self {}
         }

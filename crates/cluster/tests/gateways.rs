@@ -5,13 +5,15 @@ mod domain;
 #[path = "common/handover.rs"]
 mod handover;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use domain::{BLOCK, Moved, about, begin, domain, node, owner, read, told, write};
-use onefold_backend::rados::{MemoryRados, RadosPool, Step, Update};
+use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Step, Update};
 use onefold_block::{BlockDevice, BlockSize};
 use onefold_cluster::{
     Domain, Gateway, LeaseClock, Names, RENEWAL, Reached, Settings, Shards, VALID, WAIT, gateways,
@@ -268,6 +270,22 @@ fn a_move_to_a_gateway_that_died_is_forgotten() {
     a.live();
     assert_eq!(owner(&pool, id), Some((Some(a.gateway.lease().id()), None)));
     assert!(matches!(a.reach("disk"), Reached::Here(_)));
+    // one that a gateway gave away to it: until then nobody tends it
+    a.gateway.give_back(id).unwrap();
+    let (b, other) = (node(&pool, &clock, "b"), ObjectId::random());
+    assert!(Shards::new(&pool).want(id, other).unwrap());
+    assert!(b.gateway.tend(id, &BTreeSet::new(), &|| true).unwrap().is_none());
+    clock.pass(RENEWAL);
+    b.live();
+    assert_eq!(owner(&pool, id), Some((None, None)));
+    b.gateway.tend(id, &BTreeSet::new(), &|| true).unwrap().unwrap().unwrap();
+    // and it waits for one that lives
+    b.gateway.give_back(id).unwrap();
+    let to = a.gateway.lease().id();
+    assert!(Shards::new(&pool).want(id, to).unwrap());
+    clock.pass(RENEWAL);
+    b.live();
+    assert_eq!(owner(&pool, id), Some((None, Some(to))));
 }
 
 #[test]
@@ -319,16 +337,6 @@ fn names_lead_to_the_shard_that_has_the_volume() {
     for name in ["dis", "disk ", "disk-", "disk.", "", "\u{1}"] {
         assert_eq!(names.find(name).unwrap(), None, "{name:?}");
     }
-    // a crash after a claim: the next claim of the name, or opening, takes it away
-    shard.change().claim("never-made").unwrap();
-    let id = shard.id();
-    drop(shard);
-    a.gateway.give_back(id).unwrap();
-    let shard = b.here("disk");
-    shard.change().claim("never-made").unwrap();
-    shard.change().sync().unwrap();
-    assert_eq!(names.find("never-made").unwrap(), None);
-    assert_eq!(names.all().unwrap().len(), 3);
 }
 
 #[test]
@@ -380,6 +388,66 @@ fn what_a_crash_left_of_a_new_shard_is_removed() {
     assert_eq!(objects(&pool), before);
     assert!(Shards::new(&pool).all().unwrap().is_empty());
     a.create("disk");
+}
+
+#[test]
+fn a_volume_whose_lease_ends_while_it_is_made_is_said_to_be_stopped_and_not_damaged() {
+    let (pool, clock) = (domain(), Arc::<Moved>::default());
+    let before = objects(&pool);
+    let (a, b) = (node(&pool, &clock, "a"), node(&pool, &clock, "b"));
+    let made = a.gateway.create("disk", |pool| {
+        pool.create_volume("disk.importing", BLOCK, BlockSize::B4096)?;
+        for _ in 0..10 {
+            clock.pass(Duration::from_secs(1));
+            b.live();
+        }
+        pool.rename_volume("disk.importing", "disk")
+    });
+    let error = made.unwrap_err();
+    let told = error.to_string();
+    assert!(matches!(error, VolumeError::Stopped { .. }), "{told}");
+    assert!(told.contains("volume 'disk'") && told.contains("repeat the command"), "{told}");
+    assert_eq!(objects(&pool), before);
+    a.live();
+    a.create("disk");
+}
+
+#[test]
+fn what_a_failed_change_of_volumes_shows_is_read_once_it_is_durable() {
+    let (inner, clock) = (domain(), Arc::<Moved>::default());
+    let is_lost = Arc::new(AtomicBool::new(false));
+    let lost = Arc::clone(&is_lost);
+    let fate = move |object: &str, update: Option<&Update>| {
+        let is_batch = update.is_some() && object.contains(".segment.");
+        if is_batch && lost.load(Ordering::Relaxed) { Fate::Lost } else { Fate::Answered }
+    };
+    let pool: Arc<dyn RadosPool> = Arc::new(FatedRados::new(Arc::clone(&inner), fate));
+    let a = node(&pool, &clock, "a");
+    let shard = a.create("disk");
+    assert!(write(&shard, "disk", 1, 7));
+    let set = |lost| is_lost.store(lost, Ordering::Relaxed);
+    let expect_undurable = |name: &str, byte| {
+        shard.unsettle(name);
+        assert_eq!(read(&shard, name, 1), None, "{name}: it is not durable");
+        set(false);
+        assert_eq!(read(&shard, name, 1), Some(byte), "{name}");
+    };
+    set(true);
+    shard.pool().clone_volume("disk", "monday", true).unwrap_err();
+    expect_undurable("monday", 7);
+    assert!(write(&shard, "disk", 1, 8));
+    set(true);
+    shard.pool().roll_back_volume("disk", "monday").unwrap_err();
+    expect_undurable("disk", 7);
+    // the next gateway has both
+    drop((shard, a));
+    let b = node(&inner, &clock, "b");
+    for _ in 0..10 {
+        clock.pass(Duration::from_secs(1));
+        b.live();
+    }
+    let shard = b.here("disk");
+    assert_eq!((read(&shard, "disk", 1), read(&shard, "monday", 1)), (Some(7), Some(7)));
 }
 
 #[test]

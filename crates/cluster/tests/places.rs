@@ -7,8 +7,8 @@ mod domain;
 
 use std::sync::Arc;
 
-use domain::{begin, told};
-use onefold_backend::rados::{MemoryRados, PoolIdentity, Query, RadosPool, Update};
+use domain::{begin, read, told, write};
+use onefold_backend::rados::{MemoryRados, PoolIdentity, Query, RadosPool, Step, Update};
 use onefold_block::BlockSize;
 use onefold_cluster::Domain;
 use onefold_volume::{Codec, Hash, VolumeError};
@@ -90,6 +90,37 @@ fn containers_in_another_pool_are_refused_until_it_is_adopted() {
     assert!(found.adopt(&*meta, Some(&*restored)).unwrap().is_some());
     drop(begin(&meta, Some(&restored)).unwrap());
     expect_refused(begin(&meta, Some(&pages)), &["number of the pool is 2", "containers 9"]);
+}
+
+/// The name of the pool for metadata comes to mean an empty pool: containers there belong to the volumes of before, and
+/// a new domain would take all of them for unused.
+#[test]
+fn containers_of_volumes_whose_metadata_are_missing_are_claimed_by_no_new_domain() {
+    let meta = dynamic(MemoryRados::replicated());
+    let pages = dynamic(MemoryRados::erasure_coded());
+    let made = Domain::create_with(&meta, Some(&pages), Hash::Blake3, Codec::Zstd).unwrap();
+    let empty = |number| dynamic(MemoryRados::replicated().copied_to(identity("model", number)));
+    let create = |meta| Domain::create_with(&meta, Some(&pages), Hash::Blake3, Codec::Zstd);
+    // the claim says where its metadata are
+    let id = made.id.to_string();
+    expect_refused(create(empty(7)), &[&id, "pool number 1", "cluster adopt", "nothing uses"]);
+    let gateway = begin(&meta, Some(&pages)).unwrap();
+    let shard = gateway
+        .create("disk", |pool| pool.create_volume("disk", 1 << 20, BlockSize::B4096))
+        .unwrap();
+    assert!(write(&shard, "disk", 3, 9));
+    // an empty pool of the same number, a claim without a place, and none
+    for spoil in [
+        Update::existing().set("domain", made.id.as_bytes().to_vec()),
+        Update::existing().set("place", ""),
+        Update::existing().then(Step::Remove),
+    ] {
+        pages.update(ROOT, spoil).unwrap();
+        expect_refused(create(empty(1)), &[".container.", "restore the metadata"]);
+    }
+    // and nothing was claimed
+    assert!(pages.query(ROOT, &Query::default()).is_err());
+    assert_eq!(read(&shard, "disk", 3), Some(9));
 }
 
 /// The metadata were restored into another pool: from then on it alone may use the containers.

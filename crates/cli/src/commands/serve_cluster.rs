@@ -208,6 +208,12 @@ impl Offers for Asked<'_> {
         Ok(self.offered.exports()?.add(self.offered.export(shard, name)?)?)
     }
 
+    fn offer_failed(&self, name: &str) -> Result<()> {
+        // if this gateway dies, the next one shows the volume as it was before
+        self.shard.get().context("no shard was chosen")?.unsettle(name);
+        self.offer(name)
+    }
+
     fn take_back(&self, name: &str, is_forced: bool) -> Result<()> {
         let shard = self.shard.get().context("no shard was chosen")?;
         if !self.offered.offers(shard.pool().volume(name)?.is_read_only()) {

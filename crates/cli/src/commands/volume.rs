@@ -644,7 +644,8 @@ impl Check {
             done.settled.iter().cloned().chain(kept)
         });
         of_repair.for_each(|line| console.notice(line));
-        let mut found = match self.pool.ask(Request::Check, console)? {
+        let (answer, is_whole) = self.pool.ask_all(Request::Check, console)?;
+        let mut found = match answer {
             Answer::Checked(found) => found,
             other => return Err(strange(&other)),
         };
@@ -670,18 +671,19 @@ impl Check {
                     "pages skipped because they changed during the check: {changed}"
                 ))?;
             }
-            if found.problems.is_empty() {
+            if found.problems.is_empty() && is_whole.is_ok() {
                 output.line("no problems found; run scrub to check whether pages can be read")?;
             }
         }
         output.finish()?;
-        Ok(exit)
+        is_whole.map(|()| exit)
     }
 }
 
 impl Scrub {
     fn run(self, console: &Console) -> Result<Exit> {
-        let found = match self.pool.ask(Request::Scrub, console)? {
+        let (answer, is_whole) = self.pool.ask_all(Request::Scrub, console)?;
+        let found = match answer {
             Answer::Scrubbed(found) => found,
             other => return Err(strange(&other)),
         };
@@ -703,7 +705,7 @@ impl Scrub {
             }
         }
         output.finish()?;
-        Ok(exit)
+        is_whole.map(|()| exit)
     }
 }
 
@@ -748,7 +750,8 @@ fn ranges(mut numbers: Vec<u64>) -> String {
 
 impl Stats {
     fn run(self, console: &Console) -> Result<Exit> {
-        let sums = match self.pool.ask(Request::Stats, console)? {
+        let (answer, is_whole) = self.pool.ask_all(Request::Stats, console)?;
+        let sums = match answer {
             Answer::Sums(sums) => sums,
             other => return Err(strange(&other)),
         };
@@ -791,7 +794,7 @@ impl Stats {
             }
         }
         output.finish()?;
-        Ok(Exit::Fine)
+        is_whole.map(|()| Exit::Fine)
     }
 }
 
@@ -803,7 +806,8 @@ struct Compacted {
 
 impl Compact {
     fn run(self, console: &Console) -> Result<Exit> {
-        let freed = match self.pool.ask(Request::Compact, console)? {
+        let (answer, is_whole) = self.pool.ask_all(Request::Compact, console)?;
+        let freed = match answer {
             Answer::GaveBack(freed) => freed,
             other => return Err(strange(&other)),
         };
@@ -811,7 +815,7 @@ impl Compact {
         if console.is_json() {
             document(&Compacted { gave_back_bytes: freed })?;
         }
-        Ok(Exit::Fine)
+        is_whole.map(|()| Exit::Fine)
     }
 }
 

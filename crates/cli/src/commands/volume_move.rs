@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use onefold_cluster::{GatewayRecord, Shards, gateways};
 use onefold_seal::ObjectId;
@@ -86,7 +86,16 @@ impl Move {
             let Some(found) = found else { bail!("volume '{}' was deleted", self.name) };
             match (found.record.gateway, found.record.wanted) {
                 (Some(gateway), None) if gateway == to => break,
-                (_, Some(wanted)) if wanted == to => {}
+                (_, Some(wanted)) if wanted == to => {
+                    let all = gateways(pool).with_context(place)?;
+                    ensure!(
+                        all.iter().any(|(id, _)| *id == to),
+                        "volume '{}' did not move: gateway {} has ended, or its lease was broken; `onefold cluster \
+                         status` shows those that live",
+                        self.name,
+                        record.about.host
+                    );
+                }
                 _ => bail!(
                     "volume '{}' did not move: the gateway ended, could not open it, or it was moved again",
                     self.name

@@ -20,7 +20,7 @@ pub(crate) fn detach(
     (from, to): (&str, &str),
     go_on: &dyn Fn() -> bool,
 ) -> Result<Answer> {
-    if gateway.names().find(to)?.is_some() {
+    if !gateway.names().is_free(to)? {
         return Err(VolumeError::VolumeExists { name: to.to_owned() }.into());
     }
     let is_snapshot = source.pool().volume(from)?.is_read_only();

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use onefold_cluster::{Gateway, OpenShard, Shards};
 use onefold_seal::ObjectId;
 
 use super::{Doer, Volumes};
+use crate::cluster::Unavailable;
 use crate::count::count;
 use crate::service::answer::Answer;
-use crate::service::fsck::ShownFsck;
+use crate::service::fsck::{ShownFsck, ShownProblem};
 use crate::service::peers;
 use crate::service::request::Request;
 
@@ -39,7 +40,7 @@ pub(crate) fn fsck(
 
 impl Volumes {
     /// Checks the containers of all shards: gateways are asked for those that they have, and this process takes the
-    /// others.
+    /// others. One that cannot be opened is a problem, and keeps no other one from being checked.
     pub(crate) fn fsck(&mut self, repair: bool) -> Result<ShownFsck> {
         let mut left = self.shards()?;
         let (all, mut tries) = (left.len(), 0);
@@ -59,7 +60,11 @@ impl Volumes {
                 }
                 // one that was removed meanwhile
                 Err(_) if !self.exists(id)? => continue,
-                Err(error) => return Err(error),
+                Err(error) if error.is::<Unavailable>() => return Err(error),
+                Err(error) => {
+                    whole.problems.push(self.unopened(id, &error)?);
+                    continue;
+                }
             };
             let answer = answer.with_context(|| self.reached.place())?.accepted()?;
             let Answer::Fsck(answer) = answer else {
@@ -86,6 +91,13 @@ impl Volumes {
         Ok(whole)
     }
 
+    /// That the shard `id` cannot be opened, so that what it uses was not compared.
+    fn unopened(&self, id: ObjectId, error: &Error) -> Result<ShownProblem> {
+        let names = self.volumes_by_shard()?.remove(&id).unwrap_or_default().join(", ");
+        let problem = format!("shard {id} (volumes {names}) cannot be opened: {error:#}");
+        Ok(ShownProblem { problem, is_leak: false, is_repaired: false })
+    }
+
     /// Checks by the shards that this process has, and gives them back.
     fn fsck_here(&mut self, here: &mut Vec<Arc<OpenShard>>, repair: bool) -> Result<ShownFsck> {
         let own = self.own()?;
@@ -107,12 +119,12 @@ impl Volumes {
     }
 
     /// The shards that there are, without those that are being made or removed.
-    fn shards(&self) -> Result<BTreeSet<ObjectId>> {
+    pub(super) fn shards(&self) -> Result<BTreeSet<ObjectId>> {
         let all = Shards::new(&self.reached.pool).all().with_context(|| self.reached.place())?;
         Ok(all.into_iter().filter(|(_, seen)| !seen.record.is_doomed).map(|(id, _)| id).collect())
     }
 
-    fn exists(&self, id: ObjectId) -> Result<bool> {
+    pub(super) fn exists(&self, id: ObjectId) -> Result<bool> {
         let found = Shards::new(&self.reached.pool).find(id)?;
         Ok(found.is_some_and(|seen| !seen.record.is_doomed))
     }

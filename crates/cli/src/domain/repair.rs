@@ -1,9 +1,7 @@
 //! Repair of damaged shards that no gateway has.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, Error, Result};
-use onefold_cluster::{Names, Shards};
+use onefold_cluster::Shards;
 use onefold_seal::ObjectId;
 use onefold_volume::Repaired;
 
@@ -16,10 +14,7 @@ impl Volumes {
     /// # Errors
     /// If gateways have all shards, or the records of shards cannot be read.
     pub(crate) fn repair(&mut self, warn: impl Fn(String)) -> Result<Repaired> {
-        let mut shards: BTreeMap<ObjectId, Vec<String>> = BTreeMap::new();
-        for (name, record) in Names::new(&self.reached.pool).all()? {
-            shards.entry(record.shard).or_default().push(name);
-        }
+        let shards = self.volumes_by_shard()?;
         let (all, mut whole, mut served) = (shards.len(), Repaired::default(), Vec::new());
         for (id, names) in shards {
             let names = names.join(", ");

@@ -73,6 +73,12 @@ impl ShownFsck {
         (leaks, self.problems.len() as u64 + self.more - leaks)
     }
 
+    /// The problems that are no leaks, as far as they are named.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn damage(&self) -> Vec<String> {
+        self.problems.iter().filter(|one| !one.is_leak).map(|one| one.problem.clone()).collect()
+    }
+
     /// Whether problems are left.
     pub(crate) fn has_problems(&self) -> bool {
         self.more > 0 || self.problems.iter().any(|one| !one.is_repaired)

@@ -118,6 +118,11 @@ pub(crate) trait Offers {
     /// Offers a new volume.
     fn offer(&self, name: &str) -> Result<()>;
 
+    /// Offers a volume after a change of it failed, which memory may show and which may not be durable.
+    fn offer_failed(&self, name: &str) -> Result<()> {
+        self.offer(name)
+    }
+
     /// Withdraws a volume; if clients use it, only if `is_forced`.
     fn take_back(&self, name: &str, is_forced: bool) -> Result<()>;
 
@@ -285,7 +290,7 @@ fn delete(pool: &Pool, offers: &dyn Offers, name: &str, is_forced: bool) -> Resu
     offers.take_back(name, is_forced)?;
     let deleted = pool.delete_volume(name);
     if deleted.is_err() && pool.volume(name).is_ok() {
-        offers.offer(name)?;
+        offers.offer_failed(name)?;
     }
     Ok(deleted?)
 }
@@ -295,9 +300,8 @@ fn rename(pool: &Pool, offers: &dyn Offers, name: &str, to: &str, is_forced: boo
     offers.take_back(name, is_forced)?;
     let renamed = pool.rename_volume(name, to);
     // a failed change may be partly done: the volume exists under one of the names
-    let offered = offers.offer(if pool.volume(name).is_ok() { name } else { to });
-    renamed?;
-    offered
+    let offered = if pool.volume(name).is_ok() { name } else { to };
+    offer_after(renamed, offers, offered)
 }
 
 fn roll_back(
@@ -309,10 +313,19 @@ fn roll_back(
 ) -> Result<()> {
     pool.volume(name)?;
     offers.take_back(name, is_forced)?;
-    let rolled_back = pool.roll_back_volume(name, snapshot);
-    let offered = offers.offer(name);
-    rolled_back?;
-    offered
+    offer_after(pool.roll_back_volume(name, snapshot), offers, name)
+}
+
+/// Offers the volume `name` again after a change of it, which succeeded or not.
+fn offer_after(changed: Result<(), VolumeError>, offers: &dyn Offers, name: &str) -> Result<()> {
+    match changed {
+        Ok(()) => offers.offer(name),
+        Err(error) => {
+            // the error of the change matters more
+            let _ = offers.offer_failed(name);
+            Err(error.into())
+        }
+    }
 }
 
 /// Makes a volume by `made`, and offers it.
@@ -335,7 +348,7 @@ fn make(
         return Err(error).with_context(|| format!("volume '{name}' was not made"));
     }
     // clients that see it in the list can use and delete it
-    offers.offer(name)?;
+    offers.offer_failed(name)?;
     Err(error).with_context(|| {
         format!(
             "volume '{name}' exists, but is not durable yet: the next successful flush makes it durable"
@@ -457,6 +470,7 @@ mod tests {
     #[derive(Default)]
     struct Server {
         offered: RefCell<Vec<String>>,
+        failed: RefCell<Vec<String>>,
         asked: Cell<u32>,
     }
 
@@ -464,6 +478,11 @@ mod tests {
         fn offer(&self, name: &str) -> Result<()> {
             self.offered.borrow_mut().push(name.to_owned());
             Ok(())
+        }
+
+        fn offer_failed(&self, name: &str) -> Result<()> {
+            self.failed.borrow_mut().push(name.to_owned());
+            self.offer(name)
         }
 
         fn take_back(&self, _: &str, _: bool) -> Result<()> {
@@ -515,10 +534,20 @@ mod tests {
         let copy = Request::Copy { from: "a".into(), to: "c".into(), is_snapshot: true };
         copy.perform(&pool, &server).unwrap_err();
         assert_eq!(*server.offered.borrow(), ["a", "b", "c"]);
+        assert_eq!(*server.failed.borrow(), ["b", "c"]);
+        pool.flush().unwrap();
+        faults.add(Fault::new(Failure::Full).on(Operation::Append));
+        let (name, snapshot) = ("a".to_owned(), "c".to_owned());
+        let back = Request::RollBack { name, snapshot, is_forced: false };
+        back.perform(&pool, &server).unwrap_err();
+        assert_eq!(
+            (server.offered.take().len(), server.failed.take()[2..].to_vec()),
+            (4, vec!["a".into()])
+        );
         // what never came to be is not
         let copy = Request::Copy { from: "z".into(), to: "d".into(), is_snapshot: true };
         copy.perform(&pool, &server).unwrap_err();
-        assert_eq!(server.offered.borrow().len(), 3);
+        assert!(server.offered.borrow().is_empty());
     }
 
     #[test]

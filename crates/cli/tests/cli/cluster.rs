@@ -113,6 +113,16 @@ fn each_gateway_serves_every_volume_whichever_has_it() {
     println!("after the end of a gateway: {:?}", ended.elapsed());
     assert!(ended.elapsed() < Duration::from_secs(7), "{:?}", ended.elapsed());
     drop(here);
+    // a move to one that dies: the volume is left to the first gateway that is asked
+    let mut third = start(&lab, &ceph, "third");
+    third.signal(Signal::KILL);
+    let refused = lab.run(&format!("volume move {at} disk --to {}", third.place())).expect(1);
+    refused.says(&["did not move: "]);
+    let shown = lab.ok(&format!("{status} --json")).json();
+    assert!(
+        shown["shards"].as_array().unwrap().iter().all(|one| one["wanted"].is_null()),
+        "{shown}"
+    );
     let mut first = first;
     assert_eq!(first.signal(Signal::TERM), 0);
     // volumes go one by one, and all objects with the last

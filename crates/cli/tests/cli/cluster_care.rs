@@ -1,6 +1,7 @@
 //! What gateways of a cluster look after together: volumes that nobody uses, the quota, damage, and clones whose
 //! gateway is killed.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::process::Stdio;
 use std::thread;
@@ -320,6 +321,23 @@ fn commands_repair_what_no_gateway_serves_and_tell_others_of_damage() {
         Err(reason) => return skip(&reason),
     };
     let (lab, at, status) = with_two_volumes(&ceph);
+    // a name that was claimed when its shard had been removed
+    lab.ok(&format!("volume create {at} --size 4MiB late"));
+    let (key, record) = ("late\u{1}", lab.path("record"));
+    let name = |verb: &str, rest: &[&OsStr]| {
+        let arguments = [&[verb.as_ref(), "names".as_ref(), key.as_ref()], rest].concat();
+        rados(&ceph, REPLICATED, &arguments)
+    };
+    name("getomapval", &[record.as_os_str()]);
+    lab.ok(&format!("volume delete {at} late"));
+    name("setomapval", &["--input-file".as_ref(), record.as_os_str()]);
+    for request in ["check", "scrub", "stats", "compact"] {
+        lab.ok(&format!("volume {request} {at}"));
+    }
+    assert!(!lab.ok(&format!("volume list {at}")).stdout.contains("late"));
+    lab.run(&format!("volume delete {at} late")).expect(1).says(&["no volume 'late'"]);
+    lab.ok(&format!("volume create {at} --size 4MiB late"));
+    lab.ok(&format!("volume delete {at} late"));
     let line = format!("serve {at} --listen 127.0.0.1:0 --check-every 1 --unix");
     let mut first = Served::start_at(&lab, &format!("{line} first"), "first").unwrap();
     fill(&mut first.client("a"), 0, 300);
@@ -345,6 +363,27 @@ fn commands_repair_what_no_gateway_serves_and_tell_others_of_damage() {
     spoil(&lab, &ceph, &segment, |bytes| *bytes.last_mut().unwrap() ^= 1);
     let ran = lab.run(&format!("volume check {at}")).expect(1);
     assert!(ran.stderr.contains(&segment), "{ran:#?}");
+    // which keeps no other shard from being asked
+    for (request, field) in [
+        ("check", "pages"),
+        ("scrub", "pages"),
+        ("stats", "mapped_bytes"),
+        ("compact", "gave_back_bytes"),
+    ] {
+        let ran = lab.run(&format!("volume {request} {at} --json")).expect(1);
+        assert!(ran.stderr.contains(&segment) && ran.stderr.contains("1 of 2 shards"), "{ran:#?}");
+        assert!(ran.json()[field].is_u64(), "{ran:#?}");
+    }
+    let fsck = status.replace("status", "fsck");
+    let found = lab.run(&format!("{fsck} --json")).expect(1).json();
+    assert_eq!(found["shards"], serde_json::json!([listed[1]["shard"]]), "{found}");
+    let is_named = |one: &serde_json::Value| {
+        let problem = one["problem"].as_str().unwrap();
+        problem.contains(&format!("{shard} (volumes a)")) && problem.contains(&segment)
+    };
+    assert!(found["problems"].as_array().unwrap().iter().any(is_named), "{found}");
+    let told = lab.ok(&format!("{status} --full")).stdout;
+    assert!(told.contains(&segment) && told.contains("1 other problem"), "{told}");
 
     // a gateway serves the other volume, and that one is left alone
     let mut second = Served::start_at(&lab, &format!("{line} second"), "second").unwrap();

@@ -1,5 +1,6 @@
 //! The root object of a namespace: which domain it holds, and how its pages are named and compressed.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use super::care::Care;
 use super::names::Names;
 use super::place::{PLACE, Place};
 use super::shards::Shards;
+use crate::containers::Containers;
 use crate::error::{ClusterError, failed};
 use crate::gateway::lease::gateways_table;
 use crate::peers::Authority;
@@ -64,8 +66,8 @@ impl Domain {
     /// one. The root object is made last, so that all else exists once it does.
     ///
     /// # Errors
-    /// [`BackendError::AlreadyExists`] if there is a domain, or `data` is of another one. After any other error the
-    /// call may be repeated.
+    /// [`BackendError::AlreadyExists`] if there is a domain; [`BackendError::Io`] with [`ClusterError::OtherData`] if
+    /// `data` is of another one, or has containers. After any other error the call may be repeated.
     pub fn create_with(
         pool: &Arc<dyn RadosPool>,
         data: Option<&Arc<dyn RadosPool>>,
@@ -278,8 +280,27 @@ impl Domain {
 }
 
 /// Claims the namespace `data` for the containers of a domain in pool `meta`, which has none yet; its id. A claim that
-/// an earlier call left is used again. The domain is to be at `place`.
+/// a crash left is used again: it is for this pool at `place`, and there are no containers. Any others are of volumes
+/// that exist elsewhere, or whose metadata may be restored.
 fn claim(data: &dyn RadosPool, meta: &str, place: &Place) -> Result<ObjectId, VolumeError> {
+    let refused = |why| {
+        let pool = data.kind().name.clone();
+        Err(of_data(ClusterError::OtherData { pool, why }))
+    };
+    let (earlier, container) = (owner(data)?, a_container(data)?);
+    if let Some(other) = earlier.filter(|owner| !owner.is_left_of(meta, place)) {
+        return refused(format!(
+            "{}; if its metadata were lost or copied, restore them, and accept them where they are then with `onefold \
+             cluster adopt`",
+            other.told()
+        ));
+    }
+    if let Some(container) = container {
+        return refused(format!(
+            "the namespace has containers, among them '{container}', of volumes whose metadata are missing in pool \
+             {meta}: restore the metadata"
+        ));
+    }
     let id = ObjectId::random();
     let claimed = Update::creating()
         .set(FORMAT, vec![VERSION])
@@ -287,19 +308,33 @@ fn claim(data: &dyn RadosPool, meta: &str, place: &Place) -> Result<ObjectId, Vo
         .set(META, meta.to_owned().into_bytes())
         .set(PLACE, place.encode());
     let made = data.update(ROOT, claimed);
-    let refused = |why| {
-        let pool = data.kind().name.clone();
-        Err(of_data(ClusterError::OtherData { pool, why }))
-    };
     match (owner(data)?, made) {
-        (Some(found), _) if found.id == id || found.meta == meta => {
-            place.write(data, ROOT, true)?;
-            Ok(found.id)
+        (Some(found), _) if found.id == id => Ok(id),
+        (Some(found), _) if found.is_left_of(meta, place) => {
+            // of a version that noted none
+            match place.write(data, ROOT, false)? == place.encode() {
+                true => Ok(found.id),
+                false => refused(found.told()),
+            }
         }
         (Some(other), _) => refused(other.told()),
         (None, Err(error)) => Err(failed(Operation::Put, error)),
         (None, Ok(_)) => refused("its claim was removed".to_owned()),
     }
+}
+
+/// A container in the namespace `data`, if there is one.
+fn a_container(data: &dyn RadosPool) -> Result<Option<String>, VolumeError> {
+    let mut found = None;
+    let listed = data.list(&mut |object| match Containers::name_of(object) {
+        Some(_) => {
+            found = Some(object.to_owned());
+            ControlFlow::Break(())
+        }
+        None => ControlFlow::Continue(()),
+    });
+    listed.map_err(|error| failed(Operation::List, error))?;
+    Ok(found)
 }
 
 /// The domain whose containers a namespace has.
@@ -312,8 +347,15 @@ struct Owner {
 }
 
 impl Owner {
+    /// Whether this may be the claim of a domain in pool `meta` at `place` that was never completed.
+    fn is_left_of(&self, meta: &str, place: &Place) -> bool {
+        self.meta == meta && self.place.as_ref().is_none_or(|at| at == place)
+    }
+
     fn told(&self) -> String {
-        format!("the namespace is of domain {}, in pool {}", self.id, self.meta)
+        let Self { id, meta, place } = self;
+        let place = place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
+        format!("the namespace is of domain {id}, in pool {meta}{place}")
     }
 }
 

@@ -22,10 +22,8 @@ impl Gateway {
     /// lead to it, and last its record.
     pub(super) fn erase(&self, id: ObjectId, doomed: &SeenShard) -> Result<(), VolumeError> {
         shard::remove(&self.pool, id)?;
-        for (name, record) in self.names.all()? {
-            if record.shard == id {
-                self.names.change(&name, Some(&record), None)?;
-            }
+        for (name, record) in self.names.of(id)? {
+            self.names.change(&name, Some(&record), None)?;
         }
         self.shards.remove(id, doomed)?;
         self.audience.tell(GatewayEvent::Removed(id));
@@ -124,12 +122,10 @@ impl Gateway {
         }
     }
 
-    /// Lets go of all shards after the lease was lost, and takes another one.
+    /// Takes another lease after one was lost. What is open under that is let go by rounds, and no read of it is
+    /// answered until then.
     pub(super) fn begin_anew(&self) -> Result<(), VolumeError> {
         self.audience.tell(GatewayEvent::Lost);
-        for shard in self.open_shards() {
-            self.drop_shard(shard.id(), self.lost_why());
-        }
         let lease = GatewayLease::claim(&self.pool, &self.clock, self.settings.about.clone())?;
         self.audience.tell(GatewayEvent::Began(lease.id()));
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(lease);

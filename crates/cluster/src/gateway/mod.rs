@@ -2,7 +2,7 @@
 //!
 //! | file | has |
 //! | --- | --- |
-//! | running | the threads of a gateway |
+//! | running | the threads of a gateway: some look around, each other one works on a shard |
 //! | round | what a gateway does by itself: breaking leases, taking over, handing over |
 //! | taking, giving | taking, opening and making shards; giving back, letting go and removing them |
 //! | gateway | what a gateway has, and where a shard is |

@@ -1,17 +1,24 @@
 //! Which shard has the volume of a name.
 //!
 //! Only the gateway that has a shard changes names that lead to it. A new name is claimed before the volume
-//! is made, and given up after it was deleted. A crash between the two leaves a name without a volume; the
-//! next gateway that opens the shard, or claims the name, takes it away.
+//! is made, and given up after it was deleted. A crash between the two leaves a name without a volume. The next
+//! gateway that opens the shard removes it.
+//!
+//! A superseded gateway may claim a name late. If its shard was removed before, the name leads to no shard: it
+//! counts as free, and no shard's id is used twice. If another gateway has the shard open, the name is removed
+//! when that gateway claims or deletes it, or by the next that opens the shard.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use onefold_backend::Operation;
 use onefold_backend::rados::RadosPool;
+use onefold_seal::ObjectId;
 use onefold_volume::VolumeError;
 
 use super::records::{NameRecord, decode};
+use super::shards::Shards;
 use super::table::{Changed, Table};
 use crate::error::failed;
 
@@ -20,20 +27,23 @@ const END: char = '\u{1}';
 
 /// The names of all volumes of a domain.
 #[derive(Clone)]
-pub struct Names(Table);
+pub struct Names {
+    table: Table,
+    shards: Shards,
+}
 
 impl Names {
     /// Those of the domain in `pool`.
     pub fn new(pool: &Arc<dyn RadosPool>) -> Self {
-        Self(Table::new(pool, "names"))
+        Self { table: Table::new(pool, "names"), shards: Shards::new(pool) }
     }
 
     pub(super) fn create_table(&self) -> Result<(), VolumeError> {
-        self.0.create()
+        self.table.create()
     }
 
     fn read(&self, key: &str, value: &Bytes) -> Result<NameRecord, VolumeError> {
-        decode(self.0.object(), key, value, NameRecord::read)
+        decode(self.table.object(), key, value, NameRecord::read)
     }
 
     /// Where the volume `name` is, if there is one.
@@ -45,9 +55,36 @@ impl Names {
             return Ok(None);
         }
         let key = format!("{name}{END}");
-        let found = self.0.get(name.to_owned(), &key);
+        let found = self.table.get(name.to_owned(), &key);
         let found = found.map_err(|error| failed(Operation::Read, error))?;
         found.map(|value| self.read(&key, &value)).transpose()
+    }
+
+    /// Whether `record` is that of no volume: its shard was removed before a gateway claimed the name, late.
+    ///
+    /// # Errors
+    /// If the record of the shard cannot be read.
+    pub fn is_left_over(&self, record: &NameRecord) -> Result<bool, VolumeError> {
+        self.shards.find(record.shard).map(|shard| shard.is_none())
+    }
+
+    /// Whether a new volume may be called `name`, as far as other volumes are concerned.
+    ///
+    /// # Errors
+    /// If a record cannot be read.
+    pub fn is_free(&self, name: &str) -> Result<bool, VolumeError> {
+        self.find(name)?.map_or(Ok(true), |record| self.is_left_over(&record))
+    }
+
+    /// The names that lead to `shard`, as far as their records can be read: one that cannot keeps no shard from being
+    /// opened.
+    pub(super) fn of(&self, shard: ObjectId) -> Result<BTreeMap<String, NameRecord>, VolumeError> {
+        let all = self.table.all().map_err(|error| failed(Operation::Read, error))?;
+        let readable = all.into_iter().filter_map(|(key, value)| {
+            let record = self.read(&key, &value).ok()?;
+            Some((without_end(&key).to_owned(), record))
+        });
+        Ok(readable.filter(|(_, record)| record.shard == shard).collect())
     }
 
     /// All volumes, by name.
@@ -55,10 +92,10 @@ impl Names {
     /// # Errors
     /// If a record cannot be read.
     pub fn all(&self) -> Result<Vec<(String, NameRecord)>, VolumeError> {
-        let all = self.0.all().map_err(|error| failed(Operation::Read, error))?;
+        let all = self.table.all().map_err(|error| failed(Operation::Read, error))?;
         let named = |(key, value): (String, Bytes)| {
             let record = self.read(&key, &value)?;
-            Ok((key.strip_suffix(END).unwrap_or(&key).to_owned(), record))
+            Ok((without_end(&key).to_owned(), record))
         };
         all.into_iter().map(named).collect()
     }
@@ -72,6 +109,11 @@ impl Names {
     ) -> Result<bool, VolumeError> {
         let key = format!("{name}{END}");
         let (from, to) = (from.map(NameRecord::encode), to.map(NameRecord::encode));
-        Ok(self.0.settle(name.to_owned(), &key, from.as_ref(), to)? == Changed::Done)
+        Ok(self.table.settle(name.to_owned(), &key, from.as_ref(), to)? == Changed::Done)
     }
+}
+
+/// The name whose key is `key`.
+fn without_end(key: &str) -> &str {
+    key.strip_suffix(END).unwrap_or(key)
 }

@@ -68,9 +68,18 @@ impl OpenShard {
     /// [`VolumeError::NoVolume`].
     pub fn device(&self, name: &str) -> Result<LeasedDevice<Volume>, VolumeError> {
         let volume = self.pool().volume(name)?;
-        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
-        let unsettled = Arc::clone(unsettled.entry(name.to_owned()).or_default());
-        Ok(LeasedDevice::new(volume, Arc::clone(&self.tenure), unsettled))
+        Ok(LeasedDevice::new(volume, Arc::clone(&self.tenure), self.unsettled(name)))
+    }
+
+    fn unsettled(&self, name: &str) -> Arc<Unsettled> {
+        let mut all = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(name.to_owned()).or_default())
+    }
+
+    /// Has the next read of volume `name` make all changes of the shard durable before it is answered: a change of
+    /// what the volume is has failed, and this gateway's memory shows it. To be called before clients can read it.
+    pub fn unsettle(&self, name: &str) {
+        self.unsettled(name).fail();
     }
 
     /// Waits until no other caller changes volumes.
@@ -134,11 +143,32 @@ impl Changing<'_> {
         let names = &self.shard.names;
         let earlier = names.find(name)?;
         // a name that leads here, without a volume, is left from a crash
-        let is_free = earlier.is_none_or(|earlier| earlier.shard == shard);
+        let is_free = match &earlier {
+            Some(earlier) => earlier.shard == shard || names.is_left_over(earlier)?,
+            None => true,
+        };
         if !is_free || !names.change(name, earlier.as_ref(), Some(&record))? {
             return Err(exists());
         }
         self.known.insert(name.to_owned(), record);
+        Ok(())
+    }
+
+    /// Finds out which names lead to this shard, so that [`sync`](Self::sync) removes those that a crash left.
+    pub(super) fn recall_all(&mut self) -> Result<(), VolumeError> {
+        *self.known = self.shard.names.of(self.shard.id())?;
+        Ok(())
+    }
+
+    /// The same for `name` alone: a superseded gateway may have claimed it since the shard was opened.
+    ///
+    /// # Errors
+    /// If its record cannot be read.
+    pub fn recall(&mut self, name: &str) -> Result<(), VolumeError> {
+        let found = self.shard.names.find(name)?.filter(|record| record.shard == self.shard.id());
+        if let Some(record) = found {
+            self.known.insert(name.to_owned(), record);
+        }
         Ok(())
     }
 
@@ -165,11 +195,15 @@ impl Changing<'_> {
                 None => names.find(&one.name)?,
             };
             let record = match earlier {
-                Some(earlier) if earlier.shard != self.shard.id() => {
+                Some(earlier) if earlier.shard == self.shard.id() && is_as(&earlier, one) => {
+                    earlier
+                }
+                Some(earlier)
+                    if earlier.shard != self.shard.id() && !names.is_left_over(&earlier)? =>
+                {
                     taken = Some(one.name.clone());
                     continue;
                 }
-                Some(earlier) if is_as(&earlier, one) => earlier,
                 earlier => {
                     let record = self.record(one);
                     if !names.change(&one.name, earlier.as_ref(), Some(&record))? {

@@ -1,8 +1,11 @@
 //! What a gateway does by itself, again and again: it looks at leases and shards, breaks leases that ended,
 //! takes over the shards of gateways without a lease, and gives away what another one is to have.
+//!
+//! A look finds out what is due and waits for no shard: what is to be done with one may take many minutes where a part
+//! of Ceph does not answer.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +15,7 @@ use onefold_volume::VolumeError;
 use super::events::GatewayEvent;
 use super::gateway::Gateway;
 use super::lease::RENEWAL;
+use super::open::OpenShard;
 use super::records::ShardRecord;
 use super::shards::SeenShard;
 use crate::seeded::fault;
@@ -43,23 +47,46 @@ impl Gateway {
         self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what is due. To be called several times a second, by one thread, which may be another one than
-    /// that which [renews](Self::renew).
+    /// Looks around, and does what is due, for several shards at once. To be called several times a second, by one
+    /// thread, which may be another one than that which [renews](Self::renew).
     pub fn poll(&self) {
-        if let Err(error) = self.round() {
-            self.audience.tell(GatewayEvent::Failed(error));
+        let due = Mutex::new(self.look_around());
+        let next = || due.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
+        let work = || {
+            while let Some((id, work)) = next() {
+                self.work(id, work);
+            }
+        };
+        let threads = due.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let threads = threads.min(self.settings.at_once);
+        if threads <= 1 {
+            return work();
         }
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(work);
+            }
+        });
     }
 
-    fn round(&self) -> Result<(), VolumeError> {
+    /// Looks at leases and shards, and breaks leases that ended. What is to be [done](Self::work) with which shard.
+    pub(super) fn look_around(&self) -> BTreeMap<ObjectId, Work> {
+        let mut due = BTreeMap::new();
+        if let Err(error) = self.round(&mut due) {
+            self.audience.tell(GatewayEvent::Failed(error));
+        }
+        due
+    }
+
+    fn round(&self, due: &mut BTreeMap<ObjectId, Work>) -> Result<(), VolumeError> {
         if self.is_ending() {
             return Ok(());
         }
+        self.keep_open_shards(due);
         if self.lease().is_lost() {
             self.begin_anew()?;
         }
         let has_broken = self.break_silent()?;
-        self.keep_open_shards();
         let is_due = {
             let mut rounds = self.rounds();
             let now = self.now();
@@ -70,7 +97,7 @@ impl Gateway {
             }
             is_due || has_broken || !rounds.orphans.is_empty()
         };
-        if is_due && self.lease().is_valid() { self.look_at_shards() } else { Ok(()) }
+        if is_due && self.lease().is_valid() { self.look_at_shards(due) } else { Ok(()) }
     }
 
     /// Breaks leases that have not changed for long; whether there were any.
@@ -91,47 +118,45 @@ impl Gateway {
     }
 
     /// Notes sizes that clients changed, and lets go of shards that take no more changes.
-    fn keep_open_shards(&self) {
+    fn keep_open_shards(&self, due: &mut BTreeMap<ObjectId, Work>) {
         let lease = self.lease();
         for shard in self.open_shards() {
-            if !shard.tenure().is_under(&lease) {
-                self.drop_shard(shard.id(), self.lost_why());
+            if lease.is_lost() || !shard.tenure().is_under(&lease) {
+                due.insert(shard.id(), Work::Drop(self.lost_why()));
             } else if let Some(why) = shard.pool().stopped() {
-                let why = why.to_owned();
-                self.drop_shard(shard.id(), why);
-            } else if shard.has_unnoted()
-                && let Err(error) = shard.change().sync()
-            {
-                self.audience.tell(GatewayEvent::Failed(error));
+                due.insert(shard.id(), Work::Drop(why.to_owned()));
+            } else if shard.has_unnoted() {
+                due.insert(shard.id(), Work::Note(shard));
             }
         }
     }
 
-    fn look_at_shards(&self) -> Result<(), VolumeError> {
+    fn look_at_shards(&self, due: &mut BTreeMap<ObjectId, Work>) -> Result<(), VolumeError> {
         let all = self.shards.all()?;
         // a gateway that a record names had a lease before: looked at now, it has one or it is over
         if !fault!(LeasesSeenEarlier) {
             drop(self.look_at_leases()?);
         }
-        let (mut due, mut given) = (Vec::new(), Vec::new());
-        self.forget_absent(&all);
+        self.forget_absent(&all, due);
         for (id, seen) in all {
-            match self.due(id, &seen.record) {
-                Due::Nothing => {}
-                Due::Take => due.push((id, seen)),
-                Due::Give => given.push(id),
-                Due::Drop => self.drop_shard(id, "another gateway has it".to_owned()),
+            let work = match self.due(id, &seen.record) {
+                Due::Nothing => continue,
+                Due::Take => Work::Take(seen),
+                Due::Give => Work::Give,
+                Due::Drop => Work::Drop("another gateway has it".to_owned()),
                 Due::Keep => {
-                    // the gateway that was to have it is gone
+                    // the gateway that was to have it is gone: all leases were looked at after the records
                     self.shards.change(id, &seen, ShardRecord::new(seen.record.gateway, None))?;
+                    continue;
                 }
-            }
+            };
+            // one that is to be dropped is taken again later
+            due.entry(id).or_insert(work);
         }
-        self.take_all(due);
-        given.into_iter().try_for_each(|id| self.give_back(id))
+        Ok(())
     }
 
-    fn forget_absent(&self, all: &[(ObjectId, SeenShard)]) {
+    fn forget_absent(&self, all: &[(ObjectId, SeenShard)], due: &mut BTreeMap<ObjectId, Work>) {
         let is_there = |id: &ObjectId| all.binary_search_by_key(id, |(id, _)| *id).is_ok();
         {
             let mut rounds = self.rounds();
@@ -142,7 +167,7 @@ impl Gateway {
         // one that was made since the records were read has one now
         for shard in self.open_shards().into_iter().filter(|shard| !is_there(&shard.id())) {
             if matches!(self.shards.find(shard.id()), Ok(None)) {
-                self.drop_shard(shard.id(), "it was removed".to_owned());
+                due.insert(shard.id(), Work::Drop("it was removed".to_owned()));
             }
         }
     }
@@ -177,6 +202,7 @@ impl Gateway {
                 if self.has_slot(id) { Due::Drop } else { Due::Nothing }
             }
             None if record.wanted == Some(own) => Due::Take,
+            None if wanted.is_some_and(|wanted| !watch.has(wanted)) => Due::Keep,
             // the first client that asks for it decides who takes it
             None => Due::Nothing,
             Some(_) => {
@@ -188,29 +214,46 @@ impl Gateway {
         }
     }
 
-    fn take_all(&self, due: Vec<(ObjectId, SeenShard)>) {
-        let due = std::sync::Mutex::new(due.into_iter());
-        let next = || due.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let work = || {
-            while let Some((id, seen)) = next() {
+    /// Does `work` with the shard `id`, for which it may wait long.
+    pub(super) fn work(&self, id: ObjectId, work: Work) {
+        let done = match work {
+            Work::Take(seen) => {
                 self.rounds().orphans.remove(&id);
                 if let Err(error) = self.take(id, seen) {
                     self.rounds().failed.insert(id, self.now());
                     self.audience.tell(GatewayEvent::NotOpened { shard: id, error });
                 }
+                Ok(())
+            }
+            Work::Give => self.give_back(id),
+            Work::Note(shard) => {
+                let mut changing = shard.change();
+                // another gateway may have it by now
+                if changing.ensure_current().is_ok() { changing.sync() } else { Ok(()) }
+            }
+            Work::Drop(why) => {
+                self.drop_shard(id, why);
+                // this gateway may be the one that is to take it
+                self.rounds().looked = None;
+                Ok(())
             }
         };
-        let threads = due.lock().unwrap_or_else(PoisonError::into_inner).len();
-        let threads = threads.min(self.settings.at_once);
-        if threads <= 1 {
-            return work();
+        if let Err(error) = done {
+            self.audience.tell(GatewayEvent::Failed(error));
         }
-        thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(work);
-            }
-        });
     }
+}
+
+/// What is to be done with a shard, and may wait for Ceph.
+pub(super) enum Work {
+    /// Take it, whose record was as this.
+    Take(SeenShard),
+    /// Give it to the gateway that is to have it.
+    Give,
+    /// Let go of it, and why.
+    Drop(String),
+    /// Note the sizes of its volumes.
+    Note(Arc<OpenShard>),
 }
 
 /// What a gateway is to do with a shard.
@@ -219,6 +262,6 @@ enum Due {
     Take,
     Give,
     Drop,
-    /// Keep it, and note that no other gateway is to have it.
+    /// Leave it with the gateway that has it, or with none, and note that no other one is to have it.
     Keep,
 }

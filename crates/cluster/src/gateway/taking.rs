@@ -107,18 +107,21 @@ impl Gateway {
         repair_shard(&self.pool, self.data(), (id, self.domain.hash), self.share(), done)
     }
 
-    /// Opens the shard `id`, and brings its names in line with its volumes.
+    /// Opens the shard `id`, and brings the names that lead to it in line with its volumes.
     fn open(&self, id: ObjectId, lease: &Arc<GatewayLease>) -> Result<Opened, VolumeError> {
         let (shared, damage) = self.open_shared(id)?;
         let tenure = Tenure::new(Arc::clone(lease));
         let shard = Arc::new(OpenShard::new(shared, tenure, self.names.clone()));
-        match shard.change().sync() {
+        let mut changing = shard.change();
+        changing.recall_all()?;
+        match changing.sync() {
             // its other volumes can be used
             Err(error @ VolumeError::VolumeExists { .. }) => {
                 self.audience.tell(GatewayEvent::Failed(error));
             }
             synced => synced?,
         }
+        drop(changing);
         Ok((shard, damage))
     }
 
@@ -142,8 +145,8 @@ impl Gateway {
     /// Makes a shard whose volumes `make` makes; it must make `name`. The shard is open here then.
     ///
     /// # Errors
-    /// [`VolumeError::VolumeExists`] if the name is taken, and what `make` returns. What was made is removed
-    /// then, or by the gateway that takes it over.
+    /// [`VolumeError::VolumeExists`] if the name is taken, [`VolumeError::Stopped`] if the lease of this gateway ended
+    /// meanwhile, and what `make` returns. What was made is removed then, or by the gateway that takes it over.
     pub fn create(
         &self,
         name: &str,
@@ -161,7 +164,7 @@ impl Gateway {
         name: &str,
         make: impl FnOnce(&SharedShard) -> Result<(), VolumeError>,
     ) -> Result<Arc<OpenShard>, VolumeError> {
-        if self.names.find(name)?.is_some() {
+        if !self.names.is_free(name)? {
             return Err(VolumeError::VolumeExists { name: name.to_owned() });
         }
         let (id, lease) = (ObjectId::random(), self.lease());
@@ -178,7 +181,7 @@ impl Gateway {
                     if let Err(error) = self.erase(id, &doomed) {
                         self.audience.tell(GatewayEvent::Failed(error));
                     }
-                    return Err(error);
+                    return Err(if lease.is_valid() { error } else { outlived(name, &error) });
                 }
             };
             match self.shards.change(id, &doomed, named)? {
@@ -211,4 +214,14 @@ impl Gateway {
         drop(changing);
         Ok(shard)
     }
+}
+
+/// The error of a gateway whose lease ended before volume `name` was complete. What it made is missing by now, as
+/// `error` says, or soon.
+fn outlived(name: &str, error: &VolumeError) -> VolumeError {
+    let why = format!(
+        "the lease of this process ended before volume '{name}' was complete, so that gateways remove what there is of \
+         it: repeat the command ({error})"
+    );
+    VolumeError::Stopped { why }
 }

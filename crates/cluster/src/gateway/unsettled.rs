@@ -4,6 +4,7 @@
 //! such a block would see what is lost if the gateway dies at that moment. So a read of a block with an
 //! unsettled write waits until the write is durable; where it failed, the read makes it durable first.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -53,6 +54,12 @@ impl Unsettled {
         let outcome = write();
         running.is_durable = outcome.is_ok();
         outcome
+    }
+
+    /// Notes a change of all bytes that failed.
+    pub(super) fn fail(&self) {
+        let number = self.begin(iter::once(0..u64::MAX));
+        drop(Running { of: self, number, is_durable: false });
     }
 
     /// Notes a write that begins; its number.
@@ -138,7 +145,6 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::iter;
     use std::sync::mpsc;
     use std::thread;
 
@@ -165,6 +171,15 @@ mod tests {
         assert_eq!(flushes.get(), 2);
         unsettled.settle(&(0..4096), || flush(true)).unwrap();
         assert_eq!(flushes.get(), 2);
+    }
+
+    #[test]
+    fn after_a_failed_change_of_all_bytes_the_first_read_makes_it_durable() {
+        let unsettled = Unsettled::default();
+        unsettled.fail();
+        unsettled.settle(&(1 << 40..1 << 41), broken).unwrap_err();
+        unsettled.settle(&(0..1), || Ok(())).unwrap();
+        unsettled.settle(&(0..1), broken).unwrap();
     }
 
     #[test]

@@ -20,7 +20,7 @@ after the other. Pages are not read: `onefold volume scrub` does that.
 Two kinds of problems exist. Leaks only take space: a registration that no journal knows, and a container that
 no shard needs. --repair removes them, at any time; gateways also do so every five minutes. The others are
 damage: pages of a container are gone, or a shard uses a container without protection. --repair leaves
-these, and they are named.
+these, and they are named. So are shards that cannot be opened; the others are checked all the same.
 
 Examples:
   onefold cluster fsck ceph:volumes/backup

@@ -20,6 +20,7 @@ use crate::count::count;
 use crate::domain::Volumes;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::service::fsck::ShownFsck;
 use crate::service::peers;
 use crate::service::space::{ShownCycle, ShownStored};
 use crate::table;
@@ -74,6 +75,9 @@ struct Shown {
     leaks: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problems: Option<u64>,
+    /// Problems that are no leaks, as far as they are named.
+    #[serde(skip)]
+    damaged: Vec<String>,
     total: u64,
     used: u64,
     available: u64,
@@ -128,7 +132,8 @@ impl Status {
         });
         let location = self.location.to_string();
         let fsid = reached.cluster.fsid().to_owned();
-        let checked = if self.full { Some(checked(reached, console)?) } else { None };
+        let checked = self.full.then(|| checked(reached, console)).transpose();
+        let found = checked.as_ref().ok().and_then(Option::as_ref);
         let own = || self.location.pool().to_owned();
         let data_pool = domain.data.clone().unwrap_or_else(own);
         let shown = Shown {
@@ -141,8 +146,9 @@ impl Status {
             stored,
             scrub,
             damage: damage.collect(),
-            leaks: checked.map(|(leaks, _)| leaks),
-            problems: checked.map(|(_, problems)| problems),
+            leaks: found.map(|found| found.leaks_and_others().0),
+            problems: found.map(|found| found.leaks_and_others().1),
+            damaged: found.map(ShownFsck::damage).unwrap_or_default(),
             total: space.total,
             used: space.used,
             available: space.available,
@@ -154,15 +160,15 @@ impl Status {
             shown.lines().into_iter().try_for_each(|line| output.line(line))?;
         }
         output.finish()?;
-        Ok(Exit::Fine)
+        checked.context("leaks could not be counted").map(|_| Exit::Fine)
     }
 }
 
-/// Leaks and other problems of containers, by the journals of all shards.
-fn checked(reached: Reached, console: &Console) -> Result<(u64, u64)> {
+/// What a check of containers by the journals of all shards finds.
+fn checked(reached: Reached, console: &Console) -> Result<ShownFsck> {
     let told = console.clone();
     let mut volumes = Volumes::new(reached, Options::default(), move |what| told.notice(what))?;
-    Ok(volumes.fsck(false)?.leaks_and_others())
+    volumes.fsck(false)
 }
 
 /// The slices of the index as ranges of prefixes.
@@ -251,6 +257,7 @@ impl Shown {
             let leaks = count(leaks, "registration or container", "registrations and containers");
             let problems = count(problems, "other problem", "other problems");
             lines.push(format!("leaked           {leaks}; {problems}"));
+            lines.extend(self.damaged.iter().map(|one| format!("problem          {one}")));
         }
         lines.push(String::new());
         let row = |cells: [&str; 6]| cells.map(str::to_owned).to_vec();
