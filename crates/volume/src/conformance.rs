@@ -13,7 +13,7 @@ pub fn take(metadata: &dyn Metadata, shard: Shard) -> Result<(Taken, Told), Volu
     let mut told = Told::default();
     let taken = metadata.take_over(shard, &mut |known| {
         match known {
-            Known::Writer(_) => {}
+            Known::Writer(_) | Known::Coming(_) => {}
             Known::Anew => told = Told::default(),
             Known::Checkpoint(operations) => told.0.extend_from_slice(operations),
             Known::Batch(operations) => told.1.push(operations.to_vec()),

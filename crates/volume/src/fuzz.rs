@@ -200,7 +200,7 @@ impl AnyPool {
         let metadata = Journals::new(Arc::clone(&self.0), POOL);
         let taken = metadata.take_over(Shard::of(POOL), &mut |known| {
             match known {
-                Known::Writer(_) => {}
+                Known::Writer(_) | Known::Coming(_) => {}
                 Known::Anew => told.clear(),
                 Known::Checkpoint(operations) | Known::Batch(operations) => {
                     told.push(operations.to_vec());

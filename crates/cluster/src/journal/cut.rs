@@ -111,8 +111,9 @@ impl Kept {
             return Err(self.objects.missing(segment));
         }
         self.objects.raise(segment, writer)?;
-        self.objects.read_segment(segment, writer, next, &mut |body| {
-            *whole += Frame { number: 0, writer, body }.len() as u64;
+        self.objects.read_segment(segment, writer, next, &mut |bodies| {
+            let frames = bodies.iter().map(|body| Frame { number: 0, writer, body }.len() as u64);
+            *whole += frames.sum::<u64>();
             Ok(())
         })
     }

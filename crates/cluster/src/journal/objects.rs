@@ -228,7 +228,7 @@ impl ShardObjects {
         segment: Made,
         writer: Writer,
         next: &mut u64,
-        take: &mut dyn FnMut(&[u8]) -> Result<(), VolumeError>,
+        take: &mut dyn FnMut(&[&[u8]]) -> Result<(), VolumeError>,
     ) -> Result<Segment, VolumeError> {
         let name = self.segment(segment);
         let first = *next;
@@ -253,14 +253,14 @@ impl ShardObjects {
         Err(damaged(&name, found.length, problem))
     }
 
-    /// Gives the bodies of the frames of `object` to `take`, from number `next` on. Returns what the
-    /// object is besides.
+    /// Gives the bodies of the frames of `object` to `take`, from number `next` on, those of one read together.
+    /// Returns what the object is besides.
     pub(super) fn read_frames(
         &self,
         object: &str,
         guards: &[Step],
         next: &mut u64,
-        take: &mut dyn FnMut(&[u8]) -> Result<(), VolumeError>,
+        take: &mut dyn FnMut(&[&[u8]]) -> Result<(), VolumeError>,
     ) -> Result<Answer, VolumeError> {
         let mut at = 0;
         loop {
@@ -270,14 +270,16 @@ impl ShardObjects {
             let answer = answer.ok_or_else(|| damaged(object, at, "it is missing".into()))?;
             let begin = at;
             let mut rest = &answer.bytes[..];
+            let mut bodies = Vec::new();
             while let Some(frame) = Frame::decode(self.shard, rest)
                 && frame.number == *next
             {
-                take(frame.body)?;
+                bodies.push(frame.body);
                 *next += 1;
                 at += frame.len() as u64;
                 rest = &rest[frame.len()..];
             }
+            take(&bodies)?;
             if at == answer.length {
                 return Ok(answer);
             }

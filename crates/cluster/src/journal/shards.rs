@@ -201,8 +201,9 @@ impl Kept {
                 objects.raise(segment, writer)?;
             }
             let (object, first) = (objects.segment(segment), next);
-            let found = objects.read_segment(segment, writer, &mut next, &mut |body| {
-                tell(&object, Known::Batch(body))
+            let found = objects.read_segment(segment, writer, &mut next, &mut |bodies| {
+                tell(&object, Known::Coming(bodies))?;
+                bodies.iter().try_for_each(|body| tell(&object, Known::Batch(body)))
             })?;
             fault!(RaisedLate => objects.raise(segment, writer)?);
             places += 1;
@@ -225,7 +226,9 @@ impl Kept {
         let (objects, mut next) = (&self.objects, 0);
         for part in 0..parts {
             let object = objects.part(name, part);
-            objects.read_frames(&object, &[], &mut next, &mut |body| take(&object, body))?;
+            objects.read_frames(&object, &[], &mut next, &mut |bodies| {
+                bodies.iter().try_for_each(|body| take(&object, body))
+            })?;
         }
         if next != frames {
             let problem = format!("the checkpoint has {next} frames, expected {frames}");

@@ -191,6 +191,7 @@ impl Process<'_> {
             let taken = self.journals.take_over(SHARD, &mut |known| {
                 match known {
                     Known::Writer(writer) => found = writer,
+                    Known::Coming(_) => {}
                     Known::Anew => history.clear(),
                     Known::Checkpoint(operations) | Known::Batch(operations) => {
                         let batches = str::from_utf8(operations).unwrap().lines();

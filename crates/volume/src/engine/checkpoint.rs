@@ -24,6 +24,8 @@ struct Begun<'a, I> {
     bytes: u64,
     /// What the counter of these said.
     before: u64,
+    /// Nodes that were changed by then.
+    changed: u64,
 }
 
 impl Engine {
@@ -59,27 +61,28 @@ impl Engine {
         let mut batches = self.shard.batches();
         self.shard.ensure_running()?;
         // The image is how the pool is when all that waits is there.
-        let (image, bodies, files, added) = {
+        let (image, bodies, files, added, changed) = {
             let appender = self.appender();
             let mut state = self.state();
             let mut bodies = state.waiting.take();
             fault!(WaitingLost => bodies.clear());
             let added = state.pages.take_added();
-            (image(&state, &appender), bodies, state.pages.take_unsynced(), added)
+            let changed = state.pages.nodes.changed();
+            (image(&state, &appender), bodies, state.pages.take_unsynced(), added, changed)
         };
         self.write(&mut batches, bodies, &files)?;
         self.tell(&added);
         let Some(checkpoint) = self.shard.begin_checkpoint(&batches)? else { return Ok(None) };
         let bytes = std::mem::take(&mut batches.bytes);
         let before = self.counters.journal_bytes.load(Ordering::Relaxed);
-        Ok(Some(Begun { image, checkpoint, bytes, before }))
+        Ok(Some(Begun { image, checkpoint, bytes, before, changed }))
     }
 
     /// Writes where the nodes of the pool are, and the nodes that were changed.
     fn write_paged(&self, paging: &Paging) -> Result<(), VolumeError> {
         let _storing = paging.storing();
         let Some(begun) = self.begin_checkpoint(PagedImage::of)? else { return Ok(()) };
-        let Begun { mut image, checkpoint, bytes, before } = begun;
+        let Begun { mut image, checkpoint, bytes, before, changed } = begun;
         let failed = |error| self.shard.checkpoint_failed(bytes, error);
         let stored = image.store(paging).map_err(failed)?;
         if !fault!(NodesUnsynced) {
@@ -91,6 +94,7 @@ impl Engine {
         let used = {
             let mut state = self.state();
             stored.note(&mut state);
+            state.pages.nodes.forget_changed(changed);
             paging.files_of(image.addresses().chain(state.pages.nodes.addresses()))
         };
         // those that no checkpoint names any more
@@ -100,7 +104,7 @@ impl Engine {
     /// Writes all of the pool.
     fn write_whole(&self) -> Result<(), VolumeError> {
         let Some(begun) = self.begin_checkpoint(Image::of)? else { return Ok(()) };
-        let Begun { image, checkpoint, bytes, before } = begun;
+        let Begun { image, checkpoint, bytes, before, .. } = begun;
         image.write(checkpoint).map_err(|error| self.shard.checkpoint_failed(bytes, error))?;
         self.counters.journal_bytes.fetch_sub(before, Ordering::Relaxed);
         Ok(())

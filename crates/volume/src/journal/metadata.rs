@@ -44,6 +44,9 @@ pub enum Known<'a> {
     Anew,
     /// Operations of the checkpoint.
     Checkpoint(&'a [u8]),
+    /// Operations of batches that come next, each of which is told by itself as well: what they need can be read
+    /// together. It is told or not as it suits.
+    Coming(&'a [&'a [u8]]),
     /// Operations of the batch that comes next.
     Batch(&'a [u8]),
 }

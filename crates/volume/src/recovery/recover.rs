@@ -85,7 +85,11 @@ pub(crate) fn recover(
     let (mut replayed, mut is_known) = (Replayed::new(places), false);
     replayed.mending = mending;
     let taken = metadata.take_over(shard, &mut |known| {
-        is_known = !matches!(known, Known::Anew | Known::Writer(_));
+        match known {
+            Known::Anew | Known::Writer(_) => is_known = false,
+            Known::Checkpoint(_) | Known::Batch(_) => is_known = true,
+            Known::Coming(_) => {}
+        }
         replayed.take(known)
     });
     let ended = replayed.end();

@@ -1,7 +1,9 @@
 //! What is left of a pool's past: how its records say that it is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::iter;
 use std::sync::Arc;
+use std::thread;
 
 use onefold_backend::Folder;
 use onefold_block::BlockSize;
@@ -34,6 +36,10 @@ const MIN_SEGMENT_BYTES: u64 = BlockSize::B512.bytes() as u64 * SEGMENT as u64;
 /// Where so many segments at most belong to no volume any more they are let go of before the pool is
 /// open; more than that, afterwards.
 const MOST_DYING: usize = 4096;
+
+/// So many threads at most read nodes ahead, each at least some.
+const READERS: usize = 16;
+const READ_BY_ONE: usize = 16;
 
 /// Where a paged pool has its containers and its nodes.
 #[derive(Clone)]
@@ -162,6 +168,10 @@ impl Replayed {
                 *self = Self { may_store, mending, ..Self::new(self.places.take()) };
             }
             Known::Checkpoint(operations) => decode_all(operations, |record| self.place(record))?,
+            Known::Coming(batches) => {
+                self.end_checkpoint()?;
+                self.read_ahead(batches)?;
+            }
             Known::Batch(operations) => {
                 self.end_checkpoint()?;
                 decode_all(operations, |record| self.apply(record))?;
@@ -301,6 +311,53 @@ impl Replayed {
         }
         let address = nodes.to_read(node).expect("what is missing is stored");
         nodes.bring(node, address, places.paging.files.read(address)?);
+        Ok(())
+    }
+
+    /// Brings in segments that batches will change, as many as there is room for, several readers at once: where
+    /// nodes are far away, one after another takes the more time the more there are.
+    fn read_ahead(&mut self, batches: &[&[u8]]) -> Result<(), WireError> {
+        let Some(Places { paging, .. }) = self.places.clone() else { return Ok(()) };
+        let paging = &*paging;
+        let mut missing = BTreeSet::new();
+        for batch in batches {
+            // what is wrong with it is told when it is taken
+            let _ = decode_all(batch, |record| {
+                if let Record::Map { volume, block, .. } = record
+                    && let Some(one) = self.volumes.get(&volume)
+                    && let Err(Missing(node)) = one.map.ensure_here(block, &self.pages.nodes)
+                {
+                    missing.insert(node);
+                }
+                Ok::<(), WireError>(())
+            });
+        }
+        let nodes = &mut self.pages.nodes;
+        let to_read = |node: NodeId| nodes.to_read(node).map(|address| (node, address));
+        let mut wanted: Vec<_> = missing.into_iter().filter_map(to_read).collect();
+        wanted.truncate(paging.most(nodes.len()) / 2);
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = paging.fit(nodes, self.may_store) {
+            return self.fail(error);
+        }
+        wanted.sort_unstable_by_key(|(_, address)| *address);
+        let (first, others) =
+            wanted.split_at(wanted.len().div_ceil(READERS).max(READ_BY_ONE).min(wanted.len()));
+        let read: Vec<_> = thread::scope(|scope| {
+            let read = |some| scope.spawn(move || paging.read(some).0);
+            let others: Vec<_> = others.chunks(first.len()).map(read).collect();
+            let first = paging.read(first).0;
+            let others = others.into_iter().map(|one| one.join().expect("a reader does not panic"));
+            iter::once(first).chain(others).collect()
+        });
+        for (some, read) in wanted.chunks(first.len()).zip(read) {
+            // one that cannot be read, and those behind it, are met again by what needs them
+            for ((node, address), content) in some.iter().zip(read) {
+                nodes.bring(*node, *address, content);
+            }
+        }
         Ok(())
     }
 

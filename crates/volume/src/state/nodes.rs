@@ -84,6 +84,8 @@ pub(crate) struct Nodes {
     free: Vec<NodeId>,
     resident: usize,
     dirty: usize,
+    /// How often a node became dirty since the last checkpoint.
+    changed: u64,
     read: u64,
     read_for_want: u64,
     /// How often a node was let go of.
@@ -96,6 +98,7 @@ impl Nodes {
     /// A node with these numbers, which is stored nowhere.
     pub(crate) fn add(&mut self, content: Node) -> NodeId {
         (self.resident, self.dirty) = (self.resident + 1, self.dirty + 1);
+        self.changed += 1;
         self.put(Entry {
             content: Some(Arc::new(content)),
             stored: None,
@@ -165,7 +168,9 @@ impl Nodes {
     pub(crate) fn get_mut(&mut self, id: NodeId) -> Result<&mut Node, Missing> {
         let entry = &mut self.all[id.at()];
         let content = entry.content.as_mut().ok_or(Missing(id))?;
-        self.dirty += usize::from(!std::mem::replace(&mut entry.is_dirty, true));
+        if !std::mem::replace(&mut entry.is_dirty, true) {
+            (self.dirty, self.changed) = (self.dirty + 1, self.changed + 1);
+        }
         *entry.is_used.get_mut() = true;
         Ok(Arc::make_mut(content))
     }
@@ -228,7 +233,9 @@ impl Nodes {
     pub(crate) fn replace(&mut self, id: NodeId, content: Box<Node>) {
         let entry = &mut self.all[id.at()];
         self.resident += usize::from(entry.content.is_none());
-        self.dirty += usize::from(!std::mem::replace(&mut entry.is_dirty, true));
+        if !std::mem::replace(&mut entry.is_dirty, true) {
+            (self.dirty, self.changed) = (self.dirty + 1, self.changed + 1);
+        }
         (entry.content, entry.stored) = (Some(Arc::from(content)), None);
         *entry.is_used.get_mut() = true;
     }
@@ -327,6 +334,17 @@ impl Nodes {
     /// Nodes that there are, and entries that none has.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// How often a node became dirty since the last checkpoint: as many are read at most, and those that another
+    /// opening changed, when the pool is opened.
+    pub(crate) fn changed(&self) -> u64 {
+        self.changed
+    }
+
+    /// A checkpoint tells of so many of these.
+    pub(crate) fn forget_changed(&mut self, changed: u64) {
+        self.changed -= changed;
     }
 
     /// Nodes in memory.

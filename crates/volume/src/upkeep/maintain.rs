@@ -11,8 +11,12 @@ use crate::space::compact::Compaction;
 /// Batches of fewer bytes are not worth a checkpoint.
 const MIN_CHECKPOINT: u64 = 4 << 20;
 
-/// Batches of more bytes take long to read when a pool is opened, and change many nodes.
+/// Batches of more bytes take long to read when a pool is opened.
 const LONG: u64 = 64 << 20;
+
+/// So many nodes that batches changed are read when a pool is opened, 32 MiB: within a second where they are far
+/// away. Writes to random places of a large volume change one each, in some bytes of a batch.
+const MANY: u64 = 8192;
 
 /// In the background a compaction is followed by a pause of so many times what it took. With one,
 /// compactions have at most half of the time: clients that share the disk and the processor with them
@@ -61,7 +65,8 @@ impl Pool {
     /// Whether so much was changed since the last checkpoint of a paged pool that it is time for the next:
     /// opening the pool reads all of it.
     pub fn wants_checkpoint(&self) -> bool {
-        self.0.paging.is_some() && self.0.shard.batches_len() > LONG
+        let changes_many = || self.0.state().pages.nodes.changed() > MANY;
+        self.0.paging.is_some() && (self.0.shard.batches_len() > LONG || changes_many())
     }
 
     fn maintain_by(
@@ -70,18 +75,21 @@ impl Pool {
         go_on: impl Fn() -> bool,
     ) -> Result<Maintained, VolumeError> {
         self.flush()?;
+        // not after compactions, which may take long
+        let is_due = self.wants_checkpoint();
+        if is_due {
+            self.checkpoint()?;
+        }
         // what a crash left of volumes that were deleted
         self.0.release_all()?;
         self.0.settle_all()?;
         let compacted = self.compact_by(compact, go_on);
-        if compacted.as_ref().is_ok_and(|done| done.is_stopped) {
-            return compacted;
-        }
-        let is_checkpointed = self.0.shard.batches_len() > MIN_CHECKPOINT;
-        if is_checkpointed {
+        let is_stopped = compacted.as_ref().is_ok_and(|done| done.is_stopped);
+        let is_worth_it = !is_stopped && self.0.shard.batches_len() > MIN_CHECKPOINT;
+        if is_worth_it {
             self.checkpoint()?;
         }
-        Ok(Maintained { is_checkpointed, ..compacted? })
+        Ok(Maintained { is_checkpointed: is_due || is_worth_it, ..compacted? })
     }
 
     fn compact_by(
@@ -133,9 +141,10 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
     use std::sync::{Arc, Mutex};
 
-    use onefold_backend::MemoryFolder;
+    use onefold_backend::{Folder, MemoryFolder};
     use onefold_block::{BlockDevice, BlockError, BlockSize, Durability};
     use onefold_testkit::random;
 
@@ -143,6 +152,37 @@ mod tests {
     use crate::{Hash, Options};
 
     const BLOCK: u64 = 4096;
+
+    #[test]
+    fn a_checkpoint_is_due_once_batches_changed_many_nodes_however_short_they_are() {
+        let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+        Pool::create(&folder, Hash::Blake3).unwrap();
+        let open = || {
+            Pool::open(Arc::clone(&folder), Options { table_bytes: 1 << 20, ..Options::default() })
+        };
+        let (pool, _) = open().unwrap();
+        let segment = 512 * 512;
+        pool.create_volume("a", (MANY + 1) * segment, BlockSize::B512).unwrap();
+        let volume = pool.volume("a").unwrap();
+        let write = |segments: Range<u64>| {
+            for one in segments {
+                volume.write(one * segment, &[7; 512], Durability::OnFlush).unwrap();
+            }
+            pool.flush().unwrap();
+        };
+        // tables of pages have some nodes as well
+        write(0..MANY - 16);
+        assert!(!pool.wants_checkpoint() && pool.0.shard.batches_len() < MIN_CHECKPOINT);
+        write(MANY - 16..MANY + 1);
+        assert!(pool.wants_checkpoint());
+        // and after a crash, whose batches are taken again
+        drop((volume, pool));
+        let (pool, _) = open().unwrap();
+        assert!(pool.wants_checkpoint());
+        assert!(pool.maintain().unwrap().is_checkpointed);
+        assert!(!pool.wants_checkpoint());
+        assert_eq!(pool.0.shard.batches_len(), 0);
+    }
 
     /// Each look at it takes `step`, so a compaction does; and it notes the pauses.
     struct FakeClock {

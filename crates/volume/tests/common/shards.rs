@@ -167,6 +167,8 @@ impl Metadata for Shards {
         for operations in &one.checkpoint {
             take(Known::Checkpoint(operations)).map_err(malformed)?;
         }
+        let coming: Vec<&[u8]> = one.batches.iter().map(|batch| &batch[..]).collect();
+        take(Known::Coming(&coming)).map_err(malformed)?;
         for operations in &one.batches {
             take(Known::Batch(operations)).map_err(malformed)?;
         }
