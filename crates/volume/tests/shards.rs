@@ -94,6 +94,43 @@ fn an_answer_that_was_lost_changes_nothing() {
     assert!(found.count() > 3);
 }
 
+#[test]
+fn an_opening_reads_the_segments_that_batches_changed_together() {
+    const SEGMENTS: u64 = 500;
+    const SEGMENT: u64 = 512 * 512;
+    let faults = Faults::none();
+    let folder: Arc<dyn Folder> = Arc::new(Faulty::new(MemoryFolder::new(), "pool", &faults));
+    Pool::create(&folder, Hash::Blake3).unwrap();
+    let shards = Arc::new(Shards::new(0, 0));
+    let open = || Pool::open_with(Arc::clone(&folder), Arc::clone(&shards) as _, small()).unwrap();
+    let block = |content: u64, segment: u64| [(content + segment) as u8 | 1; 512];
+    {
+        let (pool, _) = open();
+        pool.create_volume("a", SEGMENTS * SEGMENT, BlockSize::B512).unwrap();
+        let volume = pool.volume("a").unwrap();
+        for content in [0, 100] {
+            // those of the checkpoint are changed by batches behind it
+            pool.checkpoint().unwrap();
+            for segment in 0..SEGMENTS {
+                let at = segment * SEGMENT + content * 512;
+                volume.write(at, &block(content, segment), Durability::OnReturn).unwrap();
+            }
+        }
+    }
+    let before = faults.count(Operation::Read);
+    let (pool, damage) = open();
+    let reads = faults.count(Operation::Read) - before;
+    assert!(damage.is_empty() && reads < SEGMENTS / 10, "{reads} reads: {damage:?}");
+    let volume = pool.volume("a").unwrap();
+    for (content, segment) in
+        [0, 100].into_iter().flat_map(|one| (0..SEGMENTS).map(move |at| (one, at)))
+    {
+        let mut found = [0; 512];
+        volume.read(segment * SEGMENT + content * 512, &mut found).unwrap();
+        assert_eq!(found, block(content, segment));
+    }
+}
+
 fn containers(folder: &dyn Folder) -> Vec<String> {
     let names = folder.names().unwrap().into_iter();
     names.filter(|name| name.starts_with("container-")).collect()
