@@ -27,6 +27,9 @@ const STATE: &str = "state";
 const PIECE: u64 = 16 << 20;
 const _: () = assert!(PIECE >= Frame::MAX_LEN as u64);
 
+/// Takes the bodies of frames that were read together.
+pub(super) type TakeBodies<'a> = dyn FnMut(&[&[u8]]) -> Result<(), VolumeError> + 'a;
+
 /// Where the objects of a shard are.
 pub(super) struct ShardObjects {
     pub(super) pool: Arc<dyn RadosPool>,
@@ -228,7 +231,7 @@ impl ShardObjects {
         segment: Made,
         writer: Writer,
         next: &mut u64,
-        take: &mut dyn FnMut(&[&[u8]]) -> Result<(), VolumeError>,
+        take: &mut TakeBodies<'_>,
     ) -> Result<Segment, VolumeError> {
         let name = self.segment(segment);
         let first = *next;
@@ -260,7 +263,7 @@ impl ShardObjects {
         object: &str,
         guards: &[Step],
         next: &mut u64,
-        take: &mut dyn FnMut(&[&[u8]]) -> Result<(), VolumeError>,
+        take: &mut TakeBodies<'_>,
     ) -> Result<Answer, VolumeError> {
         let mut at = 0;
         loop {
