@@ -27,7 +27,7 @@ pub(crate) fn check(cargo: Cargo, baseline: Option<String>) -> Result<()> {
     let mut checks = Command::new(tools.join("cargo-semver-checks"));
     checks.args(["semver-checks", "--baseline-rev", &baseline]).current_dir(workspace::root());
     programs::succeed(checks.args(PUBLISHED.iter().flat_map(|package| ["--package", *package])))?;
-    println!("dist: the crates keep the promise of their versions since {baseline}");
+    println!("dist: nothing changed since {baseline} that the crates' versions forbid");
     Ok(())
 }
 
