@@ -2,9 +2,9 @@
 
 A function is told by its code without file and line, its defaults, what it closes over, and the globals
 that it refers to, recursively. Modules of the user's own are told by their source, packages by their
-version and those of what they require, the standard library by Python's version. A package's name tells a
-function or class only if the package has that very object under it. Other objects are told as pickle takes
-them apart. What cannot be told is named, and a version must stand for it. No version can stand for an
+version and those of what they require, the standard library by Python's version. A function or class is told
+by a package's name for it only if a look-up of that name gives the same object. Other objects are told as
+pickle takes them apart. What cannot be told is named, and a version must stand for it. No version can stand for an
 accumulator, or for a file that changes while workers may run its old code.
 
 Not seen: files and tables that a function reads, the environment, the time, random numbers, and what own

@@ -44,8 +44,8 @@ pub enum Known<'a> {
     Anew,
     /// Operations of the checkpoint.
     Checkpoint(&'a [u8]),
-    /// Operations of batches that come next, each of which is told by itself as well: what they need can be read
-    /// together. It is told or not as it suits.
+    /// Operations of several batches that come next. Each is told as a [`Batch`](Self::Batch) afterwards; this lets
+    /// the reader read together what they need. A journal may leave it out.
     Coming(&'a [&'a [u8]]),
     /// Operations of the batch that comes next.
     Batch(&'a [u8]),

@@ -37,8 +37,9 @@ const MIN_SEGMENT_BYTES: u64 = BlockSize::B512.bytes() as u64 * SEGMENT as u64;
 /// open; more than that, afterwards.
 const MOST_DYING: usize = 4096;
 
-/// So many threads at most read nodes ahead, each at least some.
+/// Threads that read nodes ahead, at most.
 const READERS: usize = 16;
+/// Nodes that each of these reads, at least.
 const READ_BY_ONE: usize = 16;
 
 /// Where a paged pool has its containers and its nodes.
@@ -321,7 +322,7 @@ impl Replayed {
         let paging = &*paging;
         let mut missing = BTreeSet::new();
         for batch in batches {
-            // what is wrong with it is told when it is taken
+            // a batch that is malformed is refused when it is taken
             let _ = decode_all(batch, |record| {
                 if let Record::Map { volume, block, .. } = record
                     && let Some(one) = self.volumes.get(&volume)

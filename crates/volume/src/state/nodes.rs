@@ -336,13 +336,12 @@ impl Nodes {
         self.all.len()
     }
 
-    /// How often a node became dirty since the last checkpoint: as many are read at most, and those that another
-    /// opening changed, when the pool is opened.
+    /// How often a node became dirty since the last checkpoint. The next opening reads at most so many nodes.
     pub(crate) fn changed(&self) -> u64 {
         self.changed
     }
 
-    /// A checkpoint tells of so many of these.
+    /// Subtracts `changed`, which a checkpoint that is durable covers.
     pub(crate) fn forget_changed(&mut self, changed: u64) {
         self.changed -= changed;
     }

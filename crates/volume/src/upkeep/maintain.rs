@@ -14,8 +14,8 @@ const MIN_CHECKPOINT: u64 = 4 << 20;
 /// Batches of more bytes take long to read when a pool is opened.
 const LONG: u64 = 64 << 20;
 
-/// So many nodes that batches changed are read when a pool is opened, 32 MiB: within a second where they are far
-/// away. Writes to random places of a large volume change one each, in some bytes of a batch.
+/// Batches that changed more nodes take long as well: an opening reads these, 32 MiB. Each write to a random place of
+/// a large volume changes one, and adds a few bytes to a batch.
 const MANY: u64 = 8192;
 
 /// In the background a compaction is followed by a pause of so many times what it took. With one,

@@ -103,8 +103,8 @@ public final class InputFiles {
     }
 
     /**
-     * The splits of {@code file}: by its manifest, or else by reading it once, which standard error
-     * is told. Refuses a file that Hadoop would decompress.
+     * The splits of {@code file}, by its manifest. Without one it reads the file once, and says so on standard
+     * error. It refuses a file that Hadoop would decompress.
      */
     public Version version(Path file) throws IOException {
         if (codecs.getCodec(file) != null) {

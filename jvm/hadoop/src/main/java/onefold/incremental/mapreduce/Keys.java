@@ -41,7 +41,7 @@ final class Keys {
         "mapred.output.format.class", "mapreduce.job.partitioner.class", "mapred.partitioner.class",
         "mapreduce.job.output.key.class", "mapreduce.job.output.value.class");
 
-    /** Lists of files that are told by their content. */
+    /** Lists of files; the key has the content of these files instead. */
     private static final Set<String> FILES = Set.of(
         "mapreduce.job.jar", "tmpjars", "tmpfiles", "tmparchives", "mapreduce.job.cache.files",
         "mapreduce.job.cache.archives", "mapreduce.job.cache.files.timestamps", "mapreduce.job.cache.files.filesizes",
