@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onefold_backend::rados::{CephError, CephOptions, RadosCluster};
-use onefold_testkit::ceph::{ERASURE_CODED, REPLICATED};
+use onefold_testkit::ceph::{ERASURE_CODED, OSD_BYTES, REPLICATED};
 use tempfile::TempDir;
 
 use super::{LONG, ceph, connect, connect_error, expect_text, options};
@@ -134,8 +134,8 @@ fn a_connection_knows_the_cluster_and_itself() {
     assert!(matches!(error, CephError::Failed { .. }), "{error}");
     expect_text(&error, &["blocklist nowhere", "Invalid argument"]);
     let space = cluster.space().unwrap();
-    // Three servers of 4 GiB.
-    assert_eq!(space.total, 12 << 30);
+    // There are three servers.
+    assert_eq!(space.total, 3 * OSD_BYTES);
     assert_eq!(space.used + space.available, space.total);
 }
 

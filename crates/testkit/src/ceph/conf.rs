@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::net::SocketAddrV4;
 use std::path::Path;
 
+use super::OSD_BYTES;
+
 /// The configuration of all daemons and clients. Whatever a daemon writes is in `folder`.
 pub(super) fn configuration(folder: &Path, fsid: &str, monitor: SocketAddrV4) -> String {
     let (folder, address) = (folder.display(), monitor.ip());
@@ -50,8 +52,7 @@ osd_data = {folder}/$name
 log_file = {folder}/$name.log
 admin_socket = {folder}/$name.asok
 osd_heartbeat_grace = 86400
-# Sparse.
-bluestore_block_size = 17179869184
+bluestore_block_size = {OSD_BYTES}
 bluestore_cache_autotune = false
 bluestore_cache_size = 33554432
 "

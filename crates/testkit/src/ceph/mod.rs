@@ -40,6 +40,9 @@ pub const REPLICATED: &str = "meta";
 /// The name of the erasure-coded pool: two parts and a parity.
 pub const ERASURE_CODED: &str = "data";
 
+/// What each server can store. Its file is sparse.
+pub const OSD_BYTES: u64 = 16 << 30;
+
 /// A cluster of Ceph, which ends when this is dropped, or the process ends.
 #[derive(Debug)]
 pub struct Ceph {
