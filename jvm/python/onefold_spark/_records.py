@@ -1,5 +1,10 @@
 """Splits of bytes into records."""
 
+import codecs
+
+#: What `bytes.decode` does with bytes that are no UTF-8: what Java does, by which Spark reads text files.
+_ERRORS = "onefold-as-java"
+
 
 def records(chunks, kind, drops_mark):
     """The records in `chunks`, which together are the bytes of a split.
@@ -7,6 +12,8 @@ def records(chunks, kind, drops_mark):
     `kind` is `lines`, `delimiter:X` or `length:N` as manifests write them. Lines and delimited records
     are text without their ends, as Spark's text files have them; records of one length are bytes.
     """
+    # here, since workers get this module's functions and do not import it
+    codecs.register_error(_ERRORS, _replaced)
     if drops_mark:
         chunks = _without_mark(chunks)
     if kind == "lines":
@@ -49,9 +56,9 @@ def _lines(chunks):
     for piece in _pieces(chunks, b"\n"):
         if b"\r" in piece:
             for line in piece.splitlines():
-                yield line.decode("utf-8", "replace")
+                yield line.decode("utf-8", _ERRORS)
         else:
-            text = piece.decode("utf-8", "replace")
+            text = piece.decode("utf-8", _ERRORS)
             lines = text.split("\n")
             if not lines[-1]:
                 lines.pop()
@@ -64,9 +71,9 @@ def _delimited(chunks, end):
         parts = (rest + chunk).split(end)
         rest = parts.pop()
         for part in parts:
-            yield part.decode("utf-8", "replace")
+            yield part.decode("utf-8", _ERRORS)
     if rest:
-        yield rest.decode("utf-8", "replace")
+        yield rest.decode("utf-8", _ERRORS)
 
 
 def _of_length(chunks, length):
@@ -79,3 +86,16 @@ def _of_length(chunks, length):
         rest = data[whole:]
     if rest:
         yield rest
+
+
+def _replaced(error):
+    """One U+FFFD for each stretch that Java replaces by one.
+
+    Java takes the bytes of a surrogate, ED A0..BF 80..BF, for one stretch, whole or cut short, and Python takes each
+    byte for one. All other stretches are the same.
+    """
+    data, at = error.object, error.start
+    if data[at] == 0xED and b"\xa0" <= data[at + 1:at + 2] <= b"\xbf":
+        is_whole = b"\x80" <= data[at + 2:at + 3] <= b"\xbf"
+        return "\ufffd", at + (3 if is_whole else 2)
+    return "\ufffd", error.end

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from onefold_spark._records import records
 
 
@@ -44,3 +46,16 @@ def test_a_byte_order_mark_is_dropped_where_the_jar_says_so():
     data = "\ufeffa\nb".encode()
     assert list(records(iter([data]), "lines", True)) == ["a", "b"]
     assert list(records(iter([data]), "lines", False)) == ["\ufeffa", "b"]
+
+
+@pytest.mark.parametrize(("data", "text"), [
+    # a surrogate is one stretch, whole or cut short
+    (b"a\xed\xa0\x80b", "a\ufffdb"), (b"\xed\xbf\xbf", "\ufffd"), (b"\xed\xa0b", "\ufffdb"),
+    (b"\xed\xa0", "\ufffd"), (b"\xed\xa0\xed\xa0\x80", "\ufffd\ufffd"), (b"\xed\xa0\xc0", "\ufffd\ufffd"),
+    # all else as Unicode recommends
+    (b"\xed", "\ufffd"), (b"\xedb", "\ufffdb"), (b"\xed\x9f\xbf", "\ud7ff"), (b"\xed\x9fb", "\ufffdb"),
+    (b"\xff\xfe", "\ufffd\ufffd"), (b"\xe2\x82b", "\ufffdb"), (b"\xf0\x80\x80\x80", 4 * "\ufffd"),
+])
+@pytest.mark.parametrize("kind", ["lines", r"delimiter:\x0a"])
+def test_what_is_no_text_is_replaced_as_java_replaces_it(data, text, kind):
+    assert list(records(iter([data + b"\n" + data]), kind, False)) == [text, text]

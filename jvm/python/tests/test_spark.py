@@ -144,6 +144,8 @@ def test_the_tree_combines_in_the_order_of_the_input(spark, source, memo):
 @pytest.mark.parametrize("data", [
     b"", b"\n", b"a", b"a\r\nb\r\n", b"a\rb\nc", b"\xef\xbb\xbfa\nb\n", b"a\n\xef\xbb\xbfb\n", b"\n\n\n",
     b"x" * 5000 + b"\n" + b"y" * 9000, "é\n".encode() * 3000,
+    # no UTF-8
+    b"a\xed\xa0\x80b\n\xed\xa0\n\xed\n\xff\xe2\x82c\n\xf0\x80\x80\x80\n\xed\xa0",
 ])
 def test_lines_are_those_of_text_files(spark, tmp_path, memo, data):
     path = tmp_path / "text"
