@@ -22,15 +22,18 @@ pub struct TreeDigest {
     pub bytes: u64,
 }
 
-/// Reads every file below `root`, which also warms the page cache.
+/// Reads every file below `root`, or `root` if it is a file, which also warms the page cache.
 ///
 /// The digest is BLAKE3 over, for each file and symbolic link in the order of its path's bytes:
-/// a byte `f` or `l`, the length of the path below `root` and the path, the length of the content
+/// a byte `f` or `l`, the length of the path below `root` (0 for `root`) and the path, the length of the content
 /// (of a link: its target) and the content; lengths are 64-bit little-endian. Folders, modes and
 /// times do not matter. Anything else that a tree can hold is an error.
 pub fn of_tree(root: &Path) -> Result<TreeDigest> {
     let mut paths = Vec::new();
-    collect(root, &mut paths)?;
+    match root.is_file() {
+        true => paths.push(root.to_owned()),
+        false => collect(root, &mut paths)?,
+    }
     paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
 
     let mut hasher = blake3::Hasher::new();
@@ -123,6 +126,15 @@ mod tests {
         let digest = of_tree(one.path()).unwrap();
         assert_eq!(digest, of_tree(two.path()).unwrap());
         assert_eq!((digest.files, digest.bytes), (2, 3));
+    }
+
+    #[test]
+    fn a_file_is_a_tree_of_its_own() {
+        let (folder, other) = (tree(&[("a", "12")]), tree(&[("b", "12")]));
+        let digest = of_tree(&folder.path().join("a")).unwrap();
+        assert_eq!((digest.files, digest.bytes), (1, 2));
+        assert_eq!(of_tree(&other.path().join("b")).unwrap(), digest);
+        assert_ne!(of_tree(folder.path()).unwrap().digest, digest.digest);
     }
 
     #[test]
