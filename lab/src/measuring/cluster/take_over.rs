@@ -165,18 +165,29 @@ fn write_until_the_end(uri: &onefold_lab::nbd::Uri, seed: u64) {
 fn fill(gateways: &Gateways, bytes: u64, distinct: u64, random: &mut SplitMix64) -> Result<()> {
     const CLIENTS: u64 = 4;
     const LEN: usize = 1 << 20;
+    /// The most distinct parts that are drawn once and kept in memory.
+    const KEPT: u64 = 512;
     let (first, parts) = (random.next_u64(), (distinct / LEN as u64).max(1));
+    let draw = |part: u64| -> Vec<u8> {
+        let mut random = SplitMix64::new(first ^ part);
+        (0..LEN / BLOCK).flat_map(|_| page(random.next_u64())).collect()
+    };
+    let kept: Vec<Vec<u8>> =
+        if parts <= KEPT { (0..parts).map(draw).collect() } else { Vec::new() };
     let begun = Instant::now();
     thread::scope(|scope| -> Result<()> {
         let mut clients = Vec::new();
         for client in 0..CLIENTS {
             let uri = at(&gateways.socket(0), VOLUME);
+            let (draw, kept) = (&draw, &kept);
             clients.push(scope.spawn(move || -> Result<()> {
                 let mut connection = Client::connect(&uri)?;
                 for part in (client..bytes / LEN as u64).step_by(CLIENTS as usize) {
-                    let mut random = SplitMix64::new(first ^ (part % parts));
-                    let pages = (0..LEN / BLOCK).flat_map(|_| page(random.next_u64()));
-                    connection.write(part * LEN as u64, &pages.collect::<Vec<u8>>())?;
+                    let (place, number) = (part * LEN as u64, part % parts);
+                    match kept.get(number as usize) {
+                        Some(pages) => connection.write(place, pages)?,
+                        None => connection.write(place, &draw(number))?,
+                    }
                 }
                 Ok(())
             }));
