@@ -205,9 +205,13 @@ fn folder() -> PathBuf {
 fn version() -> Result<String> {
     let file = workspace::root().join("Cargo.toml");
     let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    let version = manifest::value(&text, "workspace.package", "version");
-    let version = version.with_context(|| format!("{}: no version", file.display()))?;
-    Ok(version.trim_matches('"').to_owned())
+    Ok(version_in(&text).with_context(|| file.display().to_string())?.to_owned())
+}
+
+/// The version of the workspace whose Cargo.toml is `text`.
+fn version_in(text: &str) -> Result<&str> {
+    let version = manifest::value(text, "workspace.package", "version");
+    Ok(version.context("no version of a workspace")?.trim_matches('"'))
 }
 
 fn own_target() -> Result<Target> {
