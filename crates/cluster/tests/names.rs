@@ -5,12 +5,14 @@
 mod domain;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::{Moved, Node, domain, node};
-use onefold_backend::rados::{OmapRange, Query, RadosPool, Step, Update};
-use onefold_cluster::{Names, Reached};
+use domain::{Moved, Node, about, domain, node};
+use onefold_backend::rados::{Fate, FatedRados, OmapRange, Query, RadosPool, Step, Update};
+use onefold_cluster::{BootClock, Gateway, LeaseClock, Names, Reached, Settings, Shards};
+use onefold_volume::Options;
 
 /// Lets `a` die, and `b` take over what it had.
 fn take_over(b: &Node, a: Node, clock: &Moved) {
@@ -87,4 +89,38 @@ fn names_that_a_superseded_gateway_claims_late_are_free() {
     changing.recall("late").unwrap();
     changing.sync().unwrap();
     assert_eq!(names.find("late").unwrap(), None);
+}
+
+#[test]
+fn a_gateway_that_takes_many_shards_at_once_reads_the_names_once() {
+    const SHARDS: usize = 20;
+    let (inner, clock) = (domain(), Arc::<Moved>::default());
+    let a = node(&inner, &clock, "a");
+    let ids: Vec<_> = (0..SHARDS).map(|n| a.create(&format!("disk-{n}")).id()).collect();
+    // a crash left this one
+    a.here("disk-3").change().claim("never-made").unwrap();
+    a.gateway.end().unwrap();
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reads);
+    let fate = move |object: &str, update: Option<&Update>| {
+        let is_read = object == "names" && update.is_none();
+        counted.fetch_add(usize::from(is_read), Ordering::Relaxed);
+        Fate::Answered
+    };
+    let pool: Arc<dyn RadosPool> = Arc::new(FatedRados::new(Arc::clone(&inner), fate));
+    // a clock that goes on while shards are opened
+    let clock: Arc<dyn LeaseClock> = Arc::new(BootClock);
+    let options = Options { table_bytes: 1 << 20, ..Options::default() };
+    let settings = Settings::new(about("b"), options);
+    let b = Gateway::begin(&pool, &clock, settings, Arc::new(())).unwrap();
+    let shards = Shards::new(&inner);
+    for id in ids {
+        assert!(shards.want(id, b.lease().id()).unwrap());
+    }
+    reads.store(0, Ordering::Relaxed);
+    b.poll();
+    assert_eq!(b.open_shards().len(), SHARDS);
+    assert_eq!(reads.load(Ordering::Relaxed), 1);
+    assert_eq!(Names::new(&inner).all().unwrap().len(), SHARDS);
+    b.end().unwrap();
 }

@@ -13,7 +13,7 @@ use super::care::{Care, RoomKeeper, Stored};
 use super::domain::Domain;
 use super::events::{Audience, GatewayEvent};
 use super::lease::GatewayLease;
-use super::names::Names;
+use super::names::{LastNames, Names};
 use super::open::OpenShard;
 use super::records::{About, GatewayRecord};
 use super::shards::{SeenShard, Shards};
@@ -55,6 +55,7 @@ pub struct Gateway {
     pub(super) audience: Arc<dyn Audience>,
     pub(super) shards: Shards,
     pub(super) names: Names,
+    pub(super) last_names: LastNames,
     pub(super) lease: Mutex<Arc<GatewayLease>>,
     slots: Mutex<BTreeMap<ObjectId, Slot>>,
     /// Notified when a slot is no longer busy.
@@ -124,6 +125,7 @@ impl Gateway {
             audience,
             shards: Shards::new(pool),
             names: Names::new(pool),
+            last_names: LastNames::default(),
             lease: Mutex::new(lease),
             slots: Mutex::default(),
             settled: Condvar::new(),
@@ -236,7 +238,7 @@ impl Gateway {
     /// # Errors
     /// If the shard cannot be taken or opened.
     pub fn reach(&self, id: ObjectId) -> Result<Reached, VolumeError> {
-        self.reach_by(id, |seen| self.take(id, seen))
+        self.reach_by(id, |seen| self.take(id, seen, self.now()))
     }
 
     /// The same, but for a shard that no gateway has, which is repaired before it is opened
@@ -249,7 +251,8 @@ impl Gateway {
         id: ObjectId,
         done: &mut Repaired,
     ) -> Result<Reached, VolumeError> {
-        self.reach_by(id, |seen| self.take_after(id, seen, || self.repair(id, done)))
+        let prepare = || self.repair(id, done);
+        self.reach_by(id, |seen| self.take_after(id, (seen, self.now()), prepare))
     }
 
     /// Finds the shard `id`, and takes it by `take` if no gateway has it.

@@ -9,7 +9,8 @@
 //! when that gateway claims or deletes it, or by the next that opens the shard.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use onefold_backend::Operation;
@@ -20,6 +21,7 @@ use onefold_volume::VolumeError;
 use super::records::{NameRecord, decode};
 use super::shards::Shards;
 use super::table::{Changed, Table};
+use crate::clock::LeaseClock;
 use crate::error::failed;
 
 /// What a key ends with. No name has a control character, so that no key is between a name and its key.
@@ -76,15 +78,23 @@ impl Names {
         self.find(name)?.map_or(Ok(true), |record| self.is_left_over(&record))
     }
 
-    /// The names that lead to `shard`, as far as their records can be read: one that cannot keeps no shard from being
-    /// opened.
+    /// The names that lead to `shard`, as far as their records can be read.
     pub(super) fn of(&self, shard: ObjectId) -> Result<BTreeMap<String, NameRecord>, VolumeError> {
+        Ok(self.by_shard()?.remove(&shard).unwrap_or_default())
+    }
+
+    /// The names that lead to each shard, as far as their records can be read: one that cannot keeps no shard from
+    /// being opened.
+    fn by_shard(&self) -> Result<ByShard, VolumeError> {
         let all = self.table.all().map_err(|error| failed(Operation::Read, error))?;
-        let readable = all.into_iter().filter_map(|(key, value)| {
-            let record = self.read(&key, &value).ok()?;
-            Some((without_end(&key).to_owned(), record))
-        });
-        Ok(readable.filter(|(_, record)| record.shard == shard).collect())
+        let mut by_shard = ByShard::new();
+        for (key, value) in all {
+            if let Ok(record) = self.read(&key, &value) {
+                let names = by_shard.entry(record.shard).or_default();
+                names.insert(without_end(&key).to_owned(), record);
+            }
+        }
+        Ok(by_shard)
     }
 
     /// All volumes, by name.
@@ -116,4 +126,26 @@ impl Names {
 /// The name whose key is `key`.
 fn without_end(key: &str) -> &str {
     key.strip_suffix(END).unwrap_or(key)
+}
+
+type ByShard = BTreeMap<ObjectId, BTreeMap<String, NameRecord>>;
+
+/// The names as a gateway read them last: one that takes many shards at once reads them once.
+#[derive(Default)]
+pub(super) struct LastNames(Mutex<Option<(Duration, ByShard)>>);
+
+impl LastNames {
+    /// The names that lead to `shard`, by a read that began later than `since`, a time of `clock`.
+    pub(super) fn of(
+        &self,
+        shard: ObjectId,
+        since: Duration,
+        (names, clock): (&Names, &dyn LeaseClock),
+    ) -> Result<BTreeMap<String, NameRecord>, VolumeError> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = last.take().filter(|(begun, _)| *begun > since);
+        let read = || Ok((clock.now(), names.by_shard()?));
+        let (_, by_shard) = last.insert(fresh.map_or_else(read, Ok)?);
+        Ok(by_shard.get(&shard).cloned().unwrap_or_default())
+    }
 }

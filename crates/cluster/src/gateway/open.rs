@@ -154,13 +154,12 @@ impl Changing<'_> {
         Ok(())
     }
 
-    /// Finds out which names lead to this shard, so that [`sync`](Self::sync) removes those that a crash left.
-    pub(super) fn recall_all(&mut self) -> Result<(), VolumeError> {
-        *self.known = self.shard.names.of(self.shard.id())?;
-        Ok(())
+    /// Takes `names` for those that lead to this shard, so that [`sync`](Self::sync) removes those that a crash left.
+    pub(super) fn recall_all(&mut self, names: BTreeMap<String, NameRecord>) {
+        *self.known = names;
     }
 
-    /// The same for `name` alone: a superseded gateway may have claimed it since the shard was opened.
+    /// Finds out whether `name` leads to this shard: a superseded gateway may have claimed it since the shard was opened.
     ///
     /// # Errors
     /// If its record cannot be read.

@@ -137,11 +137,12 @@ impl Gateway {
         if !fault!(LeasesSeenEarlier) {
             drop(self.look_at_leases()?);
         }
+        let since = self.now();
         self.forget_absent(&all, due);
         for (id, seen) in all {
             let work = match self.due(id, &seen.record) {
                 Due::Nothing => continue,
-                Due::Take => Work::Take(seen),
+                Due::Take => Work::Take(seen, since),
                 Due::Give => Work::Give,
                 Due::Drop => Work::Drop("another gateway has it".to_owned()),
                 Due::Keep => {
@@ -217,9 +218,9 @@ impl Gateway {
     /// Does `work` with the shard `id`, for which it may wait long.
     pub(super) fn work(&self, id: ObjectId, work: Work) {
         let done = match work {
-            Work::Take(seen) => {
+            Work::Take(seen, since) => {
                 self.rounds().orphans.remove(&id);
-                if let Err(error) = self.take(id, seen) {
+                if let Err(error) = self.take(id, seen, since) {
                     self.rounds().failed.insert(id, self.now());
                     self.audience.tell(GatewayEvent::NotOpened { shard: id, error });
                 }
@@ -246,8 +247,8 @@ impl Gateway {
 
 /// What is to be done with a shard, and may wait for Ceph.
 pub(super) enum Work {
-    /// Take it, whose record was as this.
-    Take(SeenShard),
+    /// Take it, whose record was as this at that time.
+    Take(SeenShard, Duration),
     /// Give it to the gateway that is to have it.
     Give,
     /// Let go of it, and why.

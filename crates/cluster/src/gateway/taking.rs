@@ -1,6 +1,7 @@
 //! How a gateway takes shards, opens them, and makes new ones.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use onefold_seal::ObjectId;
 use onefold_volume::{Options, Pool, Repaired, VolumeError};
@@ -24,22 +25,23 @@ const LEAST_NODES: u64 = 16 << 20;
 type Opened = (Arc<OpenShard>, Vec<VolumeError>);
 
 impl Gateway {
-    /// Takes the shard `id`, whose record is as `seen`: from nobody, from this gateway, or from one that has no
-    /// lease. Opens it, or removes it if it is doomed or empty. None if another gateway or thread came first,
+    /// Takes the shard `id`, whose record was as `seen` at `since`: from nobody, from this gateway, or from one that has
+    /// no lease. Opens it, or removes it if it is doomed or empty. None if another gateway or thread came first,
     /// or it was removed.
     pub(super) fn take(
         &self,
         id: ObjectId,
         seen: SeenShard,
+        since: Duration,
     ) -> Result<Option<Arc<OpenShard>>, VolumeError> {
-        self.take_after(id, seen, || Ok(()))
+        self.take_after(id, (seen, since), || Ok(()))
     }
 
     /// The same, and calls `prepare` once the shard is this gateway's and before it is opened.
     pub(super) fn take_after(
         &self,
         id: ObjectId,
-        seen: SeenShard,
+        seen: (SeenShard, Duration),
         prepare: impl FnOnce() -> Result<(), VolumeError>,
     ) -> Result<Option<Arc<OpenShard>>, VolumeError> {
         let lease = self.lease();
@@ -60,7 +62,7 @@ impl Gateway {
     fn take_busy(
         &self,
         id: ObjectId,
-        seen: SeenShard,
+        (seen, since): (SeenShard, Duration),
         lease: &Arc<GatewayLease>,
         prepare: impl FnOnce() -> Result<(), VolumeError>,
     ) -> Result<Option<Opened>, VolumeError> {
@@ -74,7 +76,7 @@ impl Gateway {
             self.erase(id, &taken)?;
             return Ok(None);
         }
-        let (shard, damage) = match prepare().and_then(|()| self.open(id, lease)) {
+        let (shard, damage) = match prepare().and_then(|()| self.open(id, since, lease)) {
             Ok(opened) => opened,
             Err(error) => {
                 // another gateway may be able to open it
@@ -107,13 +109,19 @@ impl Gateway {
         repair_shard(&self.pool, self.data(), (id, self.domain.hash), self.share(), done)
     }
 
-    /// Opens the shard `id`, and brings the names that lead to it in line with its volumes.
-    fn open(&self, id: ObjectId, lease: &Arc<GatewayLease>) -> Result<Opened, VolumeError> {
+    /// Opens the shard `id`, which nobody else had since `since`, and brings the names that lead to it in line with its
+    /// volumes.
+    fn open(
+        &self,
+        id: ObjectId,
+        since: Duration,
+        lease: &Arc<GatewayLease>,
+    ) -> Result<Opened, VolumeError> {
         let (shared, damage) = self.open_shared(id)?;
         let tenure = Tenure::new(Arc::clone(lease));
         let shard = Arc::new(OpenShard::new(shared, tenure, self.names.clone()));
         let mut changing = shard.change();
-        changing.recall_all()?;
+        changing.recall_all(self.last_names.of(id, since, (&self.names, &*self.clock))?);
         match changing.sync() {
             // its other volumes can be used
             Err(error @ VolumeError::VolumeExists { .. }) => {

@@ -34,7 +34,7 @@ impl Gateway {
         let Some(seen) = self.shards.find(id)?.filter(is_free) else {
             return Ok(None);
         };
-        let Some(shard) = self.take(id, seen)? else { return Ok(None) };
+        let Some(shard) = self.take(id, seen, self.now())? else { return Ok(None) };
         let goes_on = || go_on() && shard.tenure().is_current();
         Ok(Some(shard.shared().tend(names, &goes_on)))
     }
