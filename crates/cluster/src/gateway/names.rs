@@ -143,9 +143,12 @@ impl LastNames {
         (names, clock): (&Names, &dyn LeaseClock),
     ) -> Result<BTreeMap<String, NameRecord>, VolumeError> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = last.take().filter(|(begun, _)| *begun > since);
-        let read = || Ok((clock.now(), names.by_shard()?));
-        let (_, by_shard) = last.insert(fresh.map_or_else(read, Ok)?);
+        let read = match last.take() {
+            Some(read) if read.0 > since => read,
+            // the time before the read
+            _ => (clock.now(), names.by_shard()?),
+        };
+        let (_, by_shard) = last.insert(read);
         Ok(by_shard.get(&shard).cloned().unwrap_or_default())
     }
 }
