@@ -1,5 +1,7 @@
 //! The page of records of incremental jobs: figure 15 of Shredder, and versions of real data.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use onefold_bench::Record;
 use onefold_bench::report::{
@@ -37,10 +39,12 @@ pub(super) fn of(records: &[Record<Results>]) -> Result<Page> {
             .to_owned(),
     ];
     let mut sections = vec![paper()];
+    let mut told = BTreeSet::new();
     for record in records {
         let header = &record.header;
+        let notes = header.notes.iter().filter(|note| told.insert(*note)).map(String::as_str);
         lead.push(format!(
-            "{}: {}, {}, commit {}{}; {}, {} cores, {:.0} GiB. {}.",
+            "{}: {}, {}, commit {}{}; {}, {} cores, {:.0} GiB. {}",
             header.name,
             header.command_line,
             header.date,
@@ -49,7 +53,7 @@ pub(super) fn of(records: &[Record<Results>]) -> Result<Page> {
             header.machine.cpu_model,
             header.machine.cores,
             header.machine.memory_bytes as f64 / f64::from(1 << 30),
-            header.notes.join(". "),
+            notes.collect::<Vec<_>>().join(". "),
         ));
         for group in groups(&record.results.runs) {
             sections.push(match group[0].experiment {
