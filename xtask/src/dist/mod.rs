@@ -106,9 +106,11 @@ fn target(arch: &str) -> Result<Target, String> {
 pub(crate) fn campaign(cargo: Cargo) -> Result<()> {
     let folder = folder();
     everything(cargo, &folder)?;
-    let own = format!("{}-{ALLOCATOR}", own_target()?.arch);
-    let container = folder.join("container/onefold");
-    put(&container, &folder.join("programs").join(own).join("onefold"), 0o755)?;
+    // where the tests of packages look
+    for target in TARGETS {
+        let built = build_static(cargo, target, ALLOCATOR)?;
+        keep_program(&built, target, ALLOCATOR, &folder)?;
+    }
     twice::run(cargo)?;
     check_oldest_rust()?;
     semver::check(cargo, None)?;
@@ -170,9 +172,8 @@ pub(crate) fn run(cargo: Cargo, options: Options) -> Result<()> {
         Some(What::Static { arch, allocator }) => {
             let arch = arch.map_or_else(own_target, Ok)?;
             let program = build_static(cargo, arch, &allocator)?;
-            let kept = folder.join("programs").join(format!("{}-{allocator}", arch.arch));
-            put(&program, &kept.join("onefold"), 0o755)?;
-            println!("dist: {}", kept.join("onefold").display());
+            let kept = keep_program(&program, arch, &allocator, &folder)?;
+            println!("dist: {}", kept.display());
             Ok(())
         }
         Some(What::Deb { program, out, fast }) => {
@@ -199,6 +200,13 @@ pub(crate) fn run(cargo: Cargo, options: Options) -> Result<()> {
 /// Where everything goes that is made.
 fn folder() -> PathBuf {
     workspace::target_dir().join("dist")
+}
+
+/// Copies a static program to where it is kept by its target and allocator; where that is.
+fn keep_program(program: &Path, target: Target, allocator: &str, folder: &Path) -> Result<PathBuf> {
+    let kept = folder.join("programs").join(format!("{}-{allocator}", target.arch)).join("onefold");
+    put(program, &kept, 0o755)?;
+    Ok(kept)
 }
 
 /// The version of the workspace.
