@@ -252,7 +252,7 @@ impl Gateway {
         done: &mut Repaired,
     ) -> Result<Reached, VolumeError> {
         let prepare = || self.repair(id, done);
-        self.reach_by(id, |seen| self.take_after(id, (seen, self.now()), prepare))
+        self.reach_by(id, |seen| self.take_after(id, seen, self.now(), prepare))
     }
 
     /// Finds the shard `id`, and takes it by `take` if no gateway has it.

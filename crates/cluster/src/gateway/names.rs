@@ -140,7 +140,8 @@ impl LastNames {
         &self,
         shard: ObjectId,
         since: Duration,
-        (names, clock): (&Names, &dyn LeaseClock),
+        names: &Names,
+        clock: &dyn LeaseClock,
     ) -> Result<BTreeMap<String, NameRecord>, VolumeError> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let read = match last.take() {

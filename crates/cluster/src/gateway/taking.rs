@@ -34,21 +34,22 @@ impl Gateway {
         seen: SeenShard,
         since: Duration,
     ) -> Result<Option<Arc<OpenShard>>, VolumeError> {
-        self.take_after(id, (seen, since), || Ok(()))
+        self.take_after(id, seen, since, || Ok(()))
     }
 
     /// The same, and calls `prepare` once the shard is this gateway's and before it is opened.
     pub(super) fn take_after(
         &self,
         id: ObjectId,
-        seen: (SeenShard, Duration),
+        seen: SeenShard,
+        since: Duration,
         prepare: impl FnOnce() -> Result<(), VolumeError>,
     ) -> Result<Option<Arc<OpenShard>>, VolumeError> {
         let lease = self.lease();
         if self.is_ending() || !lease.is_valid() || !self.begin_taking(id) {
             return Ok(None);
         }
-        let taken = self.take_busy(id, seen, &lease, prepare).map(|taken| {
+        let taken = self.take_busy(id, seen, since, &lease, prepare).map(|taken| {
             taken.map(|(shard, damage)| {
                 // before another thread finds it
                 self.audience.opened(&shard, damage);
@@ -62,7 +63,8 @@ impl Gateway {
     fn take_busy(
         &self,
         id: ObjectId,
-        (seen, since): (SeenShard, Duration),
+        seen: SeenShard,
+        since: Duration,
         lease: &Arc<GatewayLease>,
         prepare: impl FnOnce() -> Result<(), VolumeError>,
     ) -> Result<Option<Opened>, VolumeError> {
@@ -121,7 +123,7 @@ impl Gateway {
         let tenure = Tenure::new(Arc::clone(lease));
         let shard = Arc::new(OpenShard::new(shared, tenure, self.names.clone()));
         let mut changing = shard.change();
-        changing.recall_all(self.last_names.of(id, since, (&self.names, &*self.clock))?);
+        changing.recall_all(self.last_names.of(id, since, &self.names, &*self.clock)?);
         match changing.sync() {
             // its other volumes can be used
             Err(error @ VolumeError::VolumeExists { .. }) => {
