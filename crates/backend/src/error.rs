@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::rados::RadosError;
 #[cfg(feature = "remote")]
 use crate::remote::is_passing as is_passing_answer;
 
@@ -374,7 +375,8 @@ pub(crate) fn is_passing(error: &(dyn Error + 'static)) -> bool {
                 | NetworkDown
                 | StaleNetworkFileHandle
         )
-    }) || is_passing_answer(error)
+    }) || matches!(error.downcast_ref(), Some(RadosError::Unknown { .. }))
+        || is_passing_answer(error)
 }
 
 /// Without a network no answer of a service is an error.

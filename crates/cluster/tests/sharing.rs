@@ -9,9 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use onefold_backend::rados::{CountedRados, MemoryRados, RadosCounters, RadosPool};
+use onefold_backend::rados::{
+    CountedRados, Fate, FatedRados, MemoryRados, RadosCounters, RadosPool,
+};
 use onefold_block::{BlockDevice, BlockSize, Durability};
+use onefold_cluster::open_shard;
 use onefold_testkit::SplitMix64;
+use onefold_volume::Options;
 use shards::{Space, image};
 
 macro_rules! scenes {
@@ -52,6 +56,46 @@ fn a_new_page_takes_no_query() {
     let after = counters.counts();
     assert!(after.updates >= before.updates + 20, "{after:?}: of the container and the journal");
     assert_eq!(after.queries, before.queries, "{after:?}");
+}
+
+/// Ceph may give no answer for a while: that says nothing of the pages that were asked for.
+#[test]
+fn no_answer_makes_no_page_a_lost_one() {
+    let inner: Arc<dyn RadosPool> = Arc::new(MemoryRados::replicated());
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let silent = Arc::clone(&is_silent);
+    let data =
+        FatedRados::new(Arc::clone(&inner), move |_, _| match silent.load(Ordering::Relaxed) {
+            true => Fate::Lost,
+            false => Fate::Answered,
+        });
+    let space = Space::over(inner, Arc::new(data));
+    let (image, len) = (image(1, 200), 200 << 12);
+    let shard = space.add(1);
+    shards::put(&shard, "disk", &image);
+    shard.pool().checkpoint().unwrap();
+    drop(shard);
+    let later = Options { fills_later: true, ..shards::options() };
+    let hints = Arc::new(());
+    let (shard, damage) =
+        open_shard(&space.meta, &space.data, shards::id(1), hints, later).unwrap();
+    assert!(damage.is_empty(), "{damage:?}");
+    is_silent.store(true, Ordering::Relaxed);
+    let unfilled = shard.pool().fill_index(|| true);
+    assert!(unfilled.len() > 1, "a container of each is told: {unfilled:?}");
+    let volume = shard.pool().volume("disk").unwrap();
+    volume.read(0, &mut vec![0; len]).unwrap_err();
+    let scrubbed = shard.pool().scrub();
+    assert_eq!((scrubbed.pages, scrubbed.bad.len()), (0, 200), "none of them could be read");
+    is_silent.store(false, Ordering::Relaxed);
+    shards::expect(&shard, "disk", &image);
+    assert_eq!(shard.pool().statistics().damaged_containers, 0);
+    // pages that are lost would be stored once more
+    assert!(shard.pool().fill_index(|| true).is_empty());
+    let stored = space.stored();
+    shards::put(&shard, "same", &image);
+    assert_eq!(space.stored(), stored);
+    shards::expect_sound(&shard);
 }
 
 /// Threads that write the same pages in all shards, while others maintain them.

@@ -355,7 +355,8 @@ impl VolumeError {
     }
 
     /// Whether the same may go well a little later, so that it says nothing of what was to be read:
-    /// the system opened no file, for want of descriptors or memory, or let something time out.
+    /// the system opened no file, for want of descriptors or memory, or let something time out, or
+    /// there was no answer.
     ///
     /// A file that is gone, or is another one, or of which the disk gives nothing back, does not pass.
     pub(crate) fn may_pass(&self) -> bool {
@@ -364,11 +365,14 @@ impl VolumeError {
             | Self::Container(ContainerFileError(ContainerError::Backend {
                 source: error, ..
             })) => match error {
-                BackendError::Io { operation: Operation::Open, source, .. } => {
-                    source.is::<io::Error>()
+                BackendError::Io { operation: Operation::Open, source, .. }
+                    if source.is::<io::Error>() =>
+                {
+                    true
                 }
                 error => error.may_retry(),
             },
+            Self::Unanswered { .. } => true,
             _ => false,
         }
     }

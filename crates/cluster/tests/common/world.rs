@@ -5,13 +5,15 @@
 //! may be left.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::iter;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosPool, Update};
+use onefold_backend::rados::{Fate, FatedRados, MemoryRados, RadosError, RadosPool, Update};
 use onefold_block::{BlockDevice, BlockSize, Durability};
 use onefold_cluster::containers::fsck;
 use onefold_cluster::hints::{ContainerName, Hints};
@@ -454,7 +456,8 @@ impl Notes {
 
 impl Audience for Notes {
     fn opened(&self, shard: &Arc<OpenShard>, damage: Vec<VolumeError>) {
-        assert!(damage.is_empty(), "{damage:?}");
+        // what it could not read just now is all that it may tell
+        assert!(damage.iter().all(is_unanswered), "{damage:?}");
         self.note(&format!("opened {:?}", shard.tenure()));
     }
 
@@ -465,6 +468,12 @@ impl Audience for Notes {
     fn tell(&self, event: GatewayEvent) {
         self.note(&format!("{event:?}"));
     }
+}
+
+/// Whether RADOS gave no answer, which is no damage.
+fn is_unanswered(error: &VolumeError) -> bool {
+    let mut causes = iter::successors(Some(error as &dyn Error), |&error| error.source());
+    causes.any(|cause| matches!(cause.downcast_ref(), Some(RadosError::Unknown { .. })))
 }
 
 /// The pool without fates, as an operator's command sees it.

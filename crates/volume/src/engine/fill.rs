@@ -18,11 +18,11 @@ impl Engine {
         }
     }
 
-    /// Enters all pages into the table, until `go_on` says no, which is asked for each container. Of a page that is kept twice the one that is referred to:
-    /// the other one may go with its container any time.
-    /// Returns what is wrong with containers whose pages could not be entered.
+    /// Enters all pages into the table, until `go_on` says no, which is asked for each container. Of a
+    /// page that is kept twice the one that is referred to: the other one may go with its container any
+    /// time. Returns why the pages of other containers could not be entered.
     pub(crate) fn fill_table(&self, go_on: impl Fn() -> bool) -> Vec<VolumeError> {
-        let mut damage = Vec::new();
+        let mut unread = Vec::new();
         let table = self.table.get();
         let numbers = self.state().pages.numbers();
         for number in numbers {
@@ -33,8 +33,13 @@ impl Engine {
             let directory = match self.directory(number) {
                 Ok(Some(directory)) => directory,
                 Ok(None) => continue,
+                // which says nothing of the container
+                Err(error) if error.may_pass() => {
+                    unread.push(error);
+                    continue;
+                }
                 Err(error) => {
-                    damage.extend(self.state().pages.note_unread(number).then_some(error));
+                    unread.extend(self.state().pages.note_unread(number).then_some(error));
                     continue;
                 }
             };
@@ -47,6 +52,6 @@ impl Engine {
             }
         }
         self.table.note_entered();
-        damage
+        unread
     }
 }

@@ -87,7 +87,9 @@ impl Pool {
     }
 
     /// Opens a pool, with what every flush before a crash had acknowledged. Also returned is what is
-    /// damaged: the pages in it are lost, and all others can be read.
+    /// damaged: the pages in it are lost, and all others can be read. If the storage gave no answer, that is
+    /// returned as well, and nothing is lost: pages of such a container are only not found again by their
+    /// fingerprints.
     ///
     /// A pool that is open elsewhere is an error, [`BackendError::InUse`].
     pub fn open(
