@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -28,7 +29,7 @@ class MapReduce:
         new = set(runs(memo)) - before
         if len(new) != 1:
             raise SystemExit(f"word count of {path} left {len(new)} runs in {memo}, expected 1; see {self._log()}")
-        return seconds, result, plan_of(new.pop().read_text())
+        return seconds, result, plan_of(new.pop().read_text(), self._log().read_text(errors="replace"))
 
     @staticmethod
     def result_of(pairs):
@@ -60,12 +61,15 @@ def runs(memo):
     return (memo / "runs").iterdir() if (memo / "runs").exists() else []
 
 
-def plan_of(properties):
-    """What a run found, as such a file says it."""
+def plan_of(properties, log):
+    """What a run found, as such a file says it, and how long the plan took, as the job's log says."""
     values = dict(line.split("=", 1) for line in properties.splitlines() if "=" in line)
     hits, hit_bytes, misses, miss_bytes = (int(values[name]) for name in ("hits", "hit-bytes", "misses", "miss-bytes"))
+    planned = re.search(r"; planned in ([0-9.]+) s;", log)
+    if planned is None:
+        raise SystemExit(f"the job's log does not say how long the plan took: {log}")
     return {"splits": hits + misses, "splits_computed": misses, "bytes": hit_bytes + miss_bytes,
-            "bytes_computed": miss_bytes, "planning_seconds": None}
+            "bytes_computed": miss_bytes, "planning_seconds": float(planned[1])}
 
 
 def result_in(output):

@@ -45,10 +45,13 @@ class Hadoop(unittest.TestCase):
 
     def test_what_a_run_noted_is_its_plan(self):
         noted = "#Fri Nov 27\nmiss-bytes=30\nhits=3\nhit-bytes=70\nmisses=1\njob=word count\npart.jar=a\\=b\n"
-        plan = hadoop.plan_of(noted)
+        log = "INFO x\nonefold: job 'word count': 3 of 4 splits replayed (75 %); planned in 0.250 s; memo m\n"
+        plan = hadoop.plan_of(noted, log)
         self.assertEqual((plan["splits"], plan["splits_computed"]), (4, 1))
         self.assertEqual((plan["bytes"], plan["bytes_computed"]), (100, 30))
-        self.assertRaises(KeyError, hadoop.plan_of, "hits=3\n")
+        self.assertEqual(plan["planning_seconds"], 0.25)
+        self.assertRaises(KeyError, hadoop.plan_of, "hits=3\n", log)
+        self.assertRaises(SystemExit, hadoop.plan_of, noted, "onefold: job 'word count' runs without the memo\n")
 
 
 if __name__ == "__main__":

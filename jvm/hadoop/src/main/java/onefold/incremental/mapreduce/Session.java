@@ -5,6 +5,7 @@ import java.io.File;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import onefold.incremental.Refused;
@@ -66,12 +67,14 @@ final class Session implements Closeable {
             Memo memo = writable(job);
             Leases.Lease lease = memo.lease();
             leases.add(lease);
+            long begun = System.nanoTime();
             Plan plan = Plan.of(job, shape, memo, lease, verified, jar);
+            String planned = String.format(Locale.ROOT, "planned in %.3f s", (System.nanoTime() - begun) / 1e9);
             shape.rewrite(job, memo, plan.key());
             String id = Integer.toString(plans.size());
             plans.put(id, plan.splits());
             job.set(PLAN, id);
-            System.err.println(name + ": " + plan.summary() + "; memo " + memo.folder());
+            System.err.println(name + ": " + plan.summary() + "; " + planned + "; memo " + memo.folder());
         } catch (Refused e) {
             System.err.println(name + " runs without the memo: " + e.getMessage());
         } catch (IOException e) {
