@@ -82,7 +82,7 @@ fn no_answer_makes_no_page_a_lost_one() {
     assert!(damage.is_empty(), "{damage:?}");
     is_silent.store(true, Ordering::Relaxed);
     let unfilled = shard.pool().fill_index(|| true);
-    assert!(unfilled.len() > 1, "a container of each is told: {unfilled:?}");
+    assert!(unfilled.len() > 1, "containers that cannot be read are told: {unfilled:?}");
     let volume = shard.pool().volume("disk").unwrap();
     volume.read(0, &mut vec![0; len]).unwrap_err();
     let scrubbed = shard.pool().scrub();

@@ -33,13 +33,10 @@ impl Engine {
             let directory = match self.directory(number) {
                 Ok(Some(directory)) => directory,
                 Ok(None) => continue,
-                // which says nothing of the container
-                Err(error) if error.may_pass() => {
-                    unread.push(error);
-                    continue;
-                }
                 Err(error) => {
-                    unread.extend(self.state().pages.note_unread(number).then_some(error));
+                    // one that may pass says nothing of the container
+                    let is_told = error.may_pass() || self.state().pages.note_unread(number);
+                    unread.extend(is_told.then_some(error));
                     continue;
                 }
             };
