@@ -9,8 +9,8 @@ use clap::Args;
 use onefold_cdc::Chunker;
 use onefold_fingerprint::Fingerprint;
 use onefold_gpu::{
-    Choice, Decision, Device, GpuError, Info, KeptLanes, Listed, Name, OnLoss, RunError, Settings,
-    decide, list, run,
+    Choice, Decision, Device, GpuError, Info, KeptLanes, Listed, Name, OnLoss, Reading, RunError,
+    Settings, decide, list, run,
 };
 use onefold_store::Repository;
 use onefold_store::backup::{Accelerator, AcceleratorError};
@@ -32,9 +32,10 @@ impl DeviceArgs {
         &self,
         chunker: &Chunker,
         settings: &mut Settings,
+        reading: Reading,
         console: &Console,
     ) -> Result<Option<Box<dyn Device>>> {
-        choose(self.device, chunker, settings, NonZero::<usize>::MIN, console)
+        choose(self.device, chunker, settings, reading, NonZero::<usize>::MIN, console)
     }
 }
 
@@ -46,13 +47,14 @@ fn choose(
     choice: Choice,
     chunker: &Chunker,
     settings: &mut Settings,
+    reading: Reading,
     threads: NonZero<usize>,
     console: &Console,
 ) -> Result<Option<Box<dyn Device>>> {
     if choice == Choice::Auto {
         settings.on_loss = OnLoss::UseCpu;
     }
-    let Decision { device, reason } = decide(choice, chunker, settings, threads)?;
+    let Decision { device, reason } = decide(choice, chunker, settings, reading, threads)?;
     console.detail(format_args!("{reason}"));
     Ok(device)
 }
@@ -80,7 +82,7 @@ pub(crate) fn first_gpu() -> Result<Name> {
 /// A device that cuts and fingerprints large files of a backup.
 #[derive(Debug)]
 pub(crate) struct LargeFiles {
-    device: KeptLanes,
+    device: KeptLanes<'static>,
     settings: Settings,
     /// Why it failed, if the CPU goes on.
     lost: OnceLock<GpuError>,
@@ -102,7 +104,7 @@ impl LargeFiles {
         }
         let chunker = Chunker::new(&repository.config().params)?;
         let mut settings = Settings::new(Some(repository.fingerprinter().clone()));
-        let device = choose(choice, &chunker, &mut settings, threads, console)?;
+        let device = choose(choice, &chunker, &mut settings, Reading::InOrder, threads, console)?;
         let kept = |device| {
             Arc::new(Self { device: KeptLanes::new(device), settings, lost: OnceLock::new() })
         };

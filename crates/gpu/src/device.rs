@@ -98,6 +98,28 @@ pub trait Device: Send + Sync {
     }
 }
 
+impl Device for &dyn Device {
+    fn info(&self) -> &Info {
+        (**self).info()
+    }
+
+    fn lane(&self, bytes: usize, memory: Memory) -> Result<Box<dyn Lane>, GpuError> {
+        (**self).lane(bytes, memory)
+    }
+
+    fn settle(&self) -> Result<(), GpuError> {
+        (**self).settle()
+    }
+
+    fn ensure_resident(&self, data: Resident) -> Result<(), GpuError> {
+        (**self).ensure_resident(data)
+    }
+
+    fn joules(&self) -> Result<f64, String> {
+        (**self).joules()
+    }
+}
+
 /// An array in the memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Slot {

@@ -4,28 +4,28 @@ use std::sync::{Arc, Mutex};
 use crate::{Argument, Device, GpuError, Info, Kernel, Lane, Memory, Resident, Slot};
 
 /// A device whose lanes are kept for the next run, since memory that a device reads from takes long to get.
-pub struct KeptLanes {
-    device: Box<dyn Device>,
+pub struct KeptLanes<'a> {
+    device: Box<dyn Device + 'a>,
     free: Free,
 }
 
 /// Lanes that no run has, with the memory that they were asked for.
 type Free = Arc<Mutex<Vec<(usize, Memory, Box<dyn Lane>)>>>;
 
-impl KeptLanes {
+impl<'a> KeptLanes<'a> {
     /// Keeps the lanes of `device`.
-    pub fn new(device: Box<dyn Device>) -> Self {
+    pub fn new(device: Box<dyn Device + 'a>) -> Self {
         Self { device, free: Free::default() }
     }
 }
 
-impl fmt::Debug for KeptLanes {
+impl fmt::Debug for KeptLanes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeptLanes({})", self.info())
     }
 }
 
-impl Device for KeptLanes {
+impl Device for KeptLanes<'_> {
     fn info(&self) -> &Info {
         self.device.info()
     }

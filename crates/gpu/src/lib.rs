@@ -45,12 +45,12 @@ pub use error::GpuError;
 pub use kept::KeptLanes;
 pub use kernel::{CODE_SIZES, Kernel, SPARE, STRIP, TILE, opencl_source};
 pub use opencl::OpenCl;
-pub use pipeline::{Chunk, OnLoss, Piece, RunError, Settings, Summary, run};
+pub use pipeline::{Chunk, OnLoss, Piece, ReadAt, RunError, Settings, Summary, run, run_at};
 pub use rates::{
-    Decision, ResidentRates, compared, cpu_chunks, cpu_rate, decide, device_rate, lane_time,
-    page_rate, resident_rates, sample, upload_rate,
+    Decision, Reading, ResidentRates, compared, cpu_chunks, cpu_rate, decide, device_rate,
+    lane_time, page_rate, resident_rates, sample, upload_rate,
 };
 pub use resident::cut_resident;
 pub use simulated::{Arrays, Fault, Simulated};
 pub use trace::{Span, Stage, Trace};
-pub use work::{Range, Selected, Work};
+pub use work::{Range, Work};

@@ -5,13 +5,20 @@
 //! a thread that copies, searches and fingerprints; the calling thread takes the chunks in order and
 //! frees the lane. Cut-points are selected in the order of the segments, by the lanes' threads in turn.
 //!
+//! One thread reads far slower than a bus copies. So an input that can be read at any place is read by the lanes'
+//! threads, each its own segment.
+//!
 //! Each segment begins with the last bytes of the one before, as many as the longest chunk has: so every
 //! chunk is whole in the segment where it ends, whatever the cut-points are, and no copy waits for
 //! them.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::num::NonZero;
 use std::ops::Range as Bytes;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
@@ -20,7 +27,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_cdc::Chunker;
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 
-use crate::select::Selector;
+use crate::select::{Selector, cut_on_cpu};
 use crate::trace::Clock;
 use crate::work::{MOST, Marks, Room};
 use crate::{Device, GpuError, Lane, Memory, Range, Stage, Trace, Work};
@@ -39,8 +46,8 @@ pub enum OnLoss {
 pub struct Settings {
     /// Bytes of a segment; `None` for what suits the largest chunk.
     pub segment: Option<usize>,
-    /// Segments at work at the same time, at least 1.
-    pub lanes: usize,
+    /// Segments at work at the same time, at least 1; `None` for what suits the input.
+    pub lanes: Option<usize>,
     /// Memory that segments are read into.
     pub memory: Memory,
     /// What fingerprints chunks, if anything.
@@ -54,11 +61,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Four lanes of pinned memory; a device that fails is an error.
+    /// Lanes of pinned memory; a device that fails is an error.
     pub const fn new(fingerprinter: Option<Fingerprinter>) -> Self {
         Self {
             segment: None,
-            lanes: 4,
+            lanes: None,
             memory: Memory::Pinned,
             fingerprinter,
             on_loss: OnLoss::Fail,
@@ -163,12 +170,80 @@ pub fn run<R: Read + Send>(
     reader: R,
     store: impl FnMut(Piece<'_>) -> io::Result<()>,
 ) -> Result<Summary, RunError> {
+    run_input(device, chunker, settings, Input::Stream(reader), store)
+}
+
+/// The same for an input that can be read at any place: several threads read it.
+///
+/// # Errors
+/// As [`run`]; also an input that became shorter.
+pub fn run_at(
+    device: &dyn Device,
+    chunker: &Chunker,
+    settings: &Settings,
+    source: &dyn ReadAt,
+    store: impl FnMut(Piece<'_>) -> io::Result<()>,
+) -> Result<Summary, RunError> {
+    run_input(device, chunker, settings, Input::<io::Empty>::Places(source), store)
+}
+
+fn run_input<R: Read + Send>(
+    device: &dyn Device,
+    chunker: &Chunker,
+    settings: &Settings,
+    input: Input<'_, R>,
+    store: impl FnMut(Piece<'_>) -> io::Result<()>,
+) -> Result<Summary, RunError> {
     let work = settings.work(chunker)?;
-    let max = work.sizes().max();
-    let segment = settings.segment(max)?;
-    let line = Line::new(chunker, settings, work);
-    let seats = line.seats(device, segment)?;
-    line.run(seats, segment, reader, store)
+    let segment = settings.segment(work.sizes().max())?;
+    let lanes = settings.lanes.unwrap_or_else(|| input.lanes());
+    let line = Line::new(chunker, settings, work, segment);
+    let seats = line.seats(device, lanes)?;
+    line.run(seats, input, store)
+}
+
+/// What can be read at any place, by several threads at once.
+pub trait ReadAt: Sync {
+    /// Reads bytes from byte `at` on: how many; none only at the end.
+    ///
+    /// # Errors
+    /// What the operating system reports.
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize>;
+}
+
+impl ReadAt for &[u8] {
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        let rest = usize::try_from(at).ok().and_then(|at| self.get(at..)).unwrap_or_default();
+        let len = rest.len().min(into.len());
+        into[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+}
+
+impl ReadAt for File {
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        FileExt::read_at(self, into, at)
+    }
+}
+
+/// Where the bytes come from.
+enum Input<'a, R> {
+    /// One byte after another.
+    Stream(R),
+    /// Any place.
+    Places(&'a dyn ReadAt),
+}
+
+impl<R> Input<'_, R> {
+    /// As many lanes as keep a device busy.
+    fn lanes(&self) -> usize {
+        match self {
+            Self::Stream(_) => 4,
+            Self::Places(_) => {
+                std::thread::available_parallelism().map_or(4, NonZero::get).clamp(4, 16)
+            }
+        }
+    }
 }
 
 /// A lane and what becomes of it when the device fails: memory of the host.
@@ -219,6 +294,10 @@ struct Line<'a> {
     chunker: &'a Chunker,
     settings: &'a Settings,
     work: Work,
+    /// Bytes of a segment.
+    segment: usize,
+    /// The number of the last segment, as far as the threads that read know.
+    last: AtomicU64,
     turn: Mutex<Turn>,
     turned: Condvar,
     lost: Mutex<Option<GpuError>>,
@@ -226,12 +305,14 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn new(chunker: &'a Chunker, settings: &'a Settings, work: Work) -> Self {
+    fn new(chunker: &'a Chunker, settings: &'a Settings, work: Work, segment: usize) -> Self {
         let turn = Turn { next: 0, selector: work.selector(0), stopped: false };
         Self {
             chunker,
             settings,
             work,
+            segment,
+            last: AtomicU64::new(u64::MAX),
             turn: Mutex::new(turn),
             turned: Condvar::new(),
             lost: Mutex::new(None),
@@ -239,10 +320,11 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// As many seats as lanes are wanted.
-    fn seats(&self, device: &dyn Device, segment: usize) -> Result<Vec<Seat>, GpuError> {
+    /// A seat for each of `lanes`.
+    fn seats(&self, device: &dyn Device, lanes: usize) -> Result<Vec<Seat>, GpuError> {
+        let segment = self.segment;
         let mut seats = Vec::new();
-        for _ in 0..self.settings.lanes.max(1) {
+        for _ in 0..lanes.max(1) {
             let lane = device.lane(segment, self.settings.memory).and_then(|mut lane| {
                 self.work.prepare(&mut *lane)?;
                 Ok(lane)
@@ -277,8 +359,7 @@ impl<'a> Line<'a> {
     fn run<R: Read + Send>(
         self,
         seats: Vec<Seat>,
-        segment: usize,
-        reader: R,
+        input: Input<'_, R>,
         mut store: impl FnMut(Piece<'_>) -> io::Result<()>,
     ) -> Result<Summary, RunError> {
         let count = seats.len();
@@ -291,11 +372,20 @@ impl<'a> Line<'a> {
         let line = &self;
         let mut totals = Totals::default();
         let outcome = thread::scope(|scope| {
-            let overlap = self.work.sizes().max();
-            let read = scope.spawn(move || line.read(reader, segment, overlap, &frees, &filled));
+            let source = match &input {
+                Input::Stream(_) => None,
+                Input::Places(source) => Some(*source),
+            };
+            let read = scope.spawn(move || match input {
+                Input::Stream(reader) => line.read(reader, &frees, &filled),
+                Input::Places(_) => {
+                    line.number(&frees, &filled);
+                    Ok(())
+                }
+            });
             for _ in 0..count {
                 let (fills, done) = (fills.clone(), done.clone());
-                scope.spawn(move || line.work(&fills, &done));
+                scope.spawn(move || line.work(source, &fills, &done));
             }
             // the threads' ends of the channels alone keep them open
             drop((fills, done));
@@ -323,11 +413,10 @@ impl<'a> Line<'a> {
     fn read<R: Read>(
         &self,
         mut reader: R,
-        room: usize,
-        overlap: usize,
         free: &Receiver<Seat>,
         filled: &Sender<Segment>,
     ) -> Result<(), RunError> {
+        let (room, overlap) = (self.segment, self.work.sizes().max());
         let mut tail = Vec::new();
         let (mut number, mut base) = (0, 0);
         loop {
@@ -353,12 +442,58 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Does segments until none comes, or one fails, whose error it hands over.
-    fn work(&self, fills: &Receiver<Segment>, done: &Sender<Result<Done, GpuError>>) {
+    /// Numbers free seats until the last segment is known. Whoever takes one reads its segment.
+    fn number(&self, free: &Receiver<Seat>, filled: &Sender<Segment>) {
+        let (room, overlap) = (self.segment, self.work.sizes().max());
+        for number in 0.. {
+            let Ok(seat) = self.clock.time(number, Stage::Lane, || free.recv()) else { return };
+            let known = if number == 0 { 0 } else { overlap };
+            let base = number * (room - overlap) as u64;
+            let segment = Segment { seat, number, base, known, len: 0, is_end: false };
+            if number > self.last.load(Ordering::Acquire) || filled.send(segment).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reads `segment`, whose place is known. The first that is not full is the last.
+    fn read_at(&self, source: &dyn ReadAt, segment: &mut Segment) -> io::Result<()> {
+        let &mut Segment { ref mut seat, number, base, known, .. } = segment;
+        let input = &mut seat.input()[..self.segment];
+        let mut reader = From { source, at: base };
+        let read = self.clock.time(number, Stage::Read, || fill(&mut reader, input));
+        let is_end = read.as_ref().map_or(true, |&(_, is_end)| is_end);
+        if is_end {
+            self.last.fetch_min(number, Ordering::AcqRel);
+        }
+        segment.is_end = is_end;
+        segment.len = read?.0;
+        if segment.len < known {
+            return Err(io::Error::new(
+                ErrorKind::UnexpectedEof,
+                format!("it ends before byte {}, which was read before", base + known as u64),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Does segments until none comes, or one fails, whose error it hands over. Those that were not read are read
+    /// from `source`.
+    fn work(
+        &self,
+        source: Option<&dyn ReadAt>,
+        fills: &Receiver<Segment>,
+        done: &Sender<Result<Done, RunError>>,
+    ) {
         // a panic must not leave others waiting for their turn
         let _stop = StopOnPanic(self);
-        for segment in fills {
-            let Some(outcome) = self.do_segment(segment).transpose() else { return };
+        for mut segment in fills {
+            let read = source.map_or(Ok(()), |source| self.read_at(source, &mut segment));
+            let outcome = match read {
+                Ok(()) => self.do_segment(segment).map_err(RunError::Device),
+                Err(error) => self.fail_in_turn(segment.number, error),
+            };
+            let Some(outcome) = outcome.transpose() else { return };
             let failed = outcome.is_err();
             if done.send(outcome).is_err() || failed {
                 return;
@@ -366,7 +501,28 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The chunks that end in `segment`; `None` if the run was stopped.
+    /// The error of the segment `number`, which comes after those before it; `None` if there is no such segment.
+    fn fail_in_turn(&self, number: u64, error: io::Error) -> Result<Option<Done>, RunError> {
+        if self.turn(number).is_none() {
+            return Ok(None);
+        }
+        self.stop();
+        Err(RunError::Read(error))
+    }
+
+    /// Waits until cut-points of the segments before `number` are selected; `None` if there is no such segment, or
+    /// if the run was stopped.
+    fn turn(&self, number: u64) -> Option<MutexGuard<'_, Turn>> {
+        let exists = || number <= self.last.load(Ordering::Acquire);
+        let turn = self.clock.time(number, Stage::Turn, || {
+            let turn = self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let waits = |turn: &mut Turn| turn.next != number && !turn.stopped && exists();
+            self.turned.wait_while(turn, waits).unwrap_or_else(|poisoned| poisoned.into_inner())
+        });
+        (!turn.stopped && exists()).then_some(turn)
+    }
+
+    /// The chunks that end in `segment`; `None` if there is no such segment, or if the run was stopped.
     fn do_segment(&self, mut segment: Segment) -> Result<Option<Done>, GpuError> {
         let number = segment.number;
         let marks = match self.search(&mut segment) {
@@ -402,7 +558,7 @@ impl<'a> Line<'a> {
 
     /// What the device finds of a segment; no error if there is no device any more.
     fn search(&self, segment: &mut Segment) -> Result<Marks, Option<GpuError>> {
-        let &mut Segment { ref mut seat, number, known, len, .. } = segment;
+        let &mut Segment { ref mut seat, number, known, len, is_end, .. } = segment;
         if self.lost().is_some() {
             seat.give_up();
         }
@@ -413,21 +569,14 @@ impl<'a> Line<'a> {
             if self.settings.trace_copies { lane.wait() } else { Ok(()) }
         });
         copied.map_err(Some)?;
-        let search = || self.work.marks(lane, known, len, room);
+        let search = || self.work.marks(lane, known, len, is_end, room);
         self.clock.time(number, Stage::Search, search).map_err(Some)
     }
 
-    /// The cut before the segment's first, and the segment's cuts; `None` if the run was stopped.
+    /// The cut before the segment's first, and the segment's cuts; `None` as [`turn`](Self::turn).
     fn select(&self, segment: &mut Segment, marks: Option<&Marks>) -> Option<(u64, Vec<u64>)> {
         let &mut Segment { ref mut seat, number, base, len, is_end, .. } = segment;
-        let mut turn = self.clock.time(number, Stage::Turn, || {
-            let turn = self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let waits = |turn: &mut Turn| turn.next != number && !turn.stopped;
-            self.turned.wait_while(turn, waits).unwrap_or_else(|poisoned| poisoned.into_inner())
-        });
-        if turn.stopped {
-            return None;
-        }
+        let mut turn = self.turn(number)?;
         let start = turn.selector.start();
         let mut cuts = Vec::new();
         self.clock.time(number, Stage::Select, || {
@@ -435,7 +584,8 @@ impl<'a> Line<'a> {
             match marks {
                 Some(marks) => {
                     let place = base..base + len as u64;
-                    turn.selector.advance(marks, bytes, place, is_end, &mut cuts);
+                    let alone = |at| cut_on_cpu(self.chunker, bytes, at, is_end);
+                    turn.selector.advance(marks, alone, place, is_end, &mut cuts);
                 }
                 None => {
                     turn.selector.advance_on_cpu(self.chunker, bytes, base, is_end, &mut cuts);
@@ -508,7 +658,7 @@ impl<'a> Line<'a> {
     /// Hands the chunks of each segment over in order, and frees its seat.
     fn store(
         &self,
-        dones: &Receiver<Result<Done, GpuError>>,
+        dones: &Receiver<Result<Done, RunError>>,
         free: Sender<Seat>,
         store: &mut impl FnMut(Piece<'_>) -> io::Result<()>,
         totals: &mut Totals,
@@ -581,6 +731,20 @@ impl Totals {
             Some(_) => self.on_device += 1,
             None => self.on_cpu += 1,
         }
+    }
+}
+
+/// A reader from byte `at` on.
+struct From<'a> {
+    source: &'a dyn ReadAt,
+    at: u64,
+}
+
+impl Read for From<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read_at(into, self.at)?;
+        self.at += read as u64;
+        Ok(read)
     }
 }
 

@@ -1,6 +1,7 @@
 //! How fast devices and this machine's cores are, and which to take: measured, after the results were found
 //! to agree.
 
+use std::io;
 use std::num::NonZero;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,9 +9,36 @@ use std::time::{Duration, Instant};
 use onefold_cdc::{Chunker, cut_points_parallel};
 use onefold_fingerprint::Fingerprinter;
 
-use crate::work::{Room, Selected, hash, launch_hash, prepare_hash, write_chunks};
-use crate::{Choice, Chunk, Listed, Name};
-use crate::{Device, GpuError, Memory, Range, RunError, Settings, Slot, Work, list, open, run};
+use crate::work::{Room, hash, launch_hash, prepare_hash, write_chunks};
+use crate::{
+    Choice, Chunk, Device, GpuError, KeptLanes, Listed, Memory, Name, Piece, Range, RunError,
+    Settings, Slot, Summary, Work, list, open, run, run_at,
+};
+
+/// How the bytes in memory are read that a device is measured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// As a stream, by one thread: [`run`].
+    InOrder,
+    /// By several threads: [`run_at`].
+    AtAnyPlace,
+}
+
+impl Reading {
+    fn run(
+        self,
+        device: &dyn Device,
+        chunker: &Chunker,
+        settings: &Settings,
+        data: &[u8],
+        store: impl FnMut(Piece<'_>) -> io::Result<()>,
+    ) -> Result<Summary, RunError> {
+        match self {
+            Self::InOrder => run(device, chunker, settings, data, store),
+            Self::AtAnyPlace => run_at(device, chunker, settings, &data, store),
+        }
+    }
+}
 
 /// How long the device takes to cut and, if wanted, fingerprint `data`, all chunks of which must be those `expected`.
 ///
@@ -21,10 +49,11 @@ pub fn compared(
     chunker: &Chunker,
     settings: &Settings,
     data: &[u8],
+    reading: Reading,
     expected: &[Chunk],
 ) -> Result<Duration, RunError> {
     let mut found = Vec::with_capacity(expected.len());
-    let summary = run(device, chunker, settings, data, |piece| {
+    let summary = reading.run(device, chunker, settings, data, |piece| {
         found.extend(piece.chunks());
         Ok(())
     })?;
@@ -36,7 +65,7 @@ pub fn compared(
 }
 
 /// Bytes a second of `data` through the device: cut and, if wanted, fingerprinted. The best of `rounds` after one
-/// that is compared with the CPU.
+/// that is compared with the CPU and that gets the memory, which [`lane_time`] measures.
 ///
 /// # Errors
 /// [`GpuError::Wrong`] if the cut-points or fingerprints are not the CPU's: that comes first.
@@ -45,12 +74,14 @@ pub fn device_rate(
     chunker: &Chunker,
     settings: &Settings,
     data: &[u8],
+    reading: Reading,
     rounds: u32,
 ) -> Result<f64, RunError> {
     let expected = cpu_chunks(chunker, settings.fingerprinter.as_ref(), data);
-    let mut best = compared(device, chunker, settings, data, &expected)?;
+    let device = KeptLanes::new(Box::new(device));
+    let mut best = compared(&device, chunker, settings, data, reading, &expected)?;
     for _ in 0..rounds {
-        best = best.min(run(device, chunker, settings, data, |_| Ok(()))?.elapsed);
+        best = best.min(reading.run(&device, chunker, settings, data, |_| Ok(()))?.elapsed);
     }
     Ok(rate(data.len(), best))
 }
@@ -120,7 +151,7 @@ pub fn upload_rate(
 /// Bytes a second of data that are in the device's memory already.
 #[derive(Clone, Copy, Debug)]
 pub struct ResidentRates {
-    /// Until the candidates or minima are on the host.
+    /// Until the candidates or chains are on the host.
     pub search: f64,
     /// Until the cut-points are, with minimum and maximum.
     pub cut: f64,
@@ -139,13 +170,13 @@ pub fn resident_rates(
     let work = settings.work(chunker)?;
     let mut lane = device.lane(data.len(), Memory::Pinned)?;
     lane.input()[..data.len()].copy_from_slice(data);
-    let (cuts, _) = work.whole(&mut *lane, data.len(), Selected::OnHost)?;
+    let (cuts, _) = work.whole(&mut *lane, data.len())?;
     let ranges = Work::ranges(&cuts);
     let [mut search, mut cut, mut hash] = [Duration::MAX; 3];
     let mut room = Room::of(data.len());
     for _ in 0..rounds.max(1) {
         let start = Instant::now();
-        work.marks(&mut *lane, 0, data.len(), &mut room)?;
+        work.marks(&mut *lane, 0, data.len(), true, &mut room)?;
         search = search.min(start.elapsed());
         let start = Instant::now();
         work.cuts_on_device(&mut *lane, 0, data.len(), true, &mut room)?;
@@ -239,6 +270,7 @@ pub fn decide(
     choice: Choice,
     chunker: &Chunker,
     settings: &Settings,
+    reading: Reading,
     threads: NonZero<usize>,
 ) -> Result<Decision, GpuError> {
     let on_cpu = |reason: String| Decision { device: None, reason };
@@ -252,7 +284,7 @@ pub fn decide(
         }
         Choice::Auto => Ok(settings.work(chunker).map_or_else(
             |error| on_cpu(format!("the CPU is used: {error}")),
-            |_| fastest(list(), chunker, settings, threads),
+            |_| fastest(list(), chunker, settings, reading, threads),
         )),
     }
 }
@@ -262,6 +294,7 @@ fn fastest(
     listed: Vec<Listed>,
     chunker: &Chunker,
     settings: &Settings,
+    reading: Reading,
     threads: NonZero<usize>,
 ) -> Decision {
     let mut reasons = Vec::new();
@@ -285,7 +318,7 @@ fn fastest(
             }
             let opened = open(Name { api, number: info.number });
             let tried = opened.map_err(RunError::from).and_then(|device| {
-                let rate = device_rate(&*device, chunker, settings, &bytes, 1)?;
+                let rate = device_rate(&*device, chunker, settings, &bytes, reading, 1)?;
                 Ok((device, rate))
             });
             match tried {
@@ -378,10 +411,13 @@ mod tests {
         let data = random(1, 100_000);
         let settings = Settings::new(Some(Fingerprinter::blake3()));
         let chunker = chunker(Algorithm::Gear);
-        let rate = device_rate(&Simulated::new(), &chunker, &settings, &data, 1).unwrap();
-        assert!(rate > 0.0);
+        let right = Simulated::new();
         let wrong = Simulated::new().with_fault(Fault::Miscounts);
-        assert!(device_rate(&wrong, &chunker, &settings, &data, 1).is_err());
+        for reading in [Reading::InOrder, Reading::AtAnyPlace] {
+            let rate = |device| device_rate(device, &chunker, &settings, &data, reading, 1);
+            assert!(rate(&right).unwrap() > 0.0);
+            assert!(rate(&wrong).is_err());
+        }
     }
 
     #[test]
@@ -424,7 +460,7 @@ mod tests {
             Listed { api: Api::Cuda, devices: Err(GpuError::NoDevices { api: Api::Cuda }) },
             Listed { api: Api::OpenCl, devices: Ok(vec![Simulated::new().info().clone()]) },
         ];
-        let decision = fastest(listed, &chunker(Algorithm::Gear), &settings, ONE);
+        let decision = fastest(listed, &chunker(Algorithm::Gear), &settings, Reading::InOrder, ONE);
         assert!(decision.device.is_none());
         assert_eq!(
             decision.reason,
@@ -432,9 +468,12 @@ mod tests {
              simulated:0 (made up) is the CPU itself"
         );
         let ae = Chunker::new(&Params::for_mean(Algorithm::AeMax, 2000).unwrap()).unwrap();
-        let decision = decide(Choice::Auto, &ae, &settings, ONE).unwrap();
+        let decision = decide(Choice::Auto, &ae, &settings, Reading::InOrder, ONE).unwrap();
         assert!(decision.device.is_none() && decision.reason.contains("ae-max"));
         let named = Choice::Device(Name { api: Api::OpenCl, number: 0 });
-        assert!(matches!(decide(named, &ae, &settings, ONE), Err(GpuError::NotCut { .. })));
+        assert!(matches!(
+            decide(named, &ae, &settings, Reading::InOrder, ONE),
+            Err(GpuError::NotCut { .. })
+        ));
     }
 }

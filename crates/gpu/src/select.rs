@@ -1,15 +1,14 @@
 //! Cut-points from what a device found: one after another, on the host.
 //!
-//! The list of candidates is walked in order, once. A cut-point depends on the one before, and a list
-//! of one candidate in some thousand bytes takes the host less time than a pass of the device takes to
-//! start.
+//! Candidates are walked in order, once. A cut-point depends on the one before, and a list of one candidate in
+//! some thousand bytes takes the host less time than a pass of the device takes to start.
+//!
+//! Chains are joined: where one has a cut-point of the next, the next goes on.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
-use onefold_cdc::{ChunkSizes, Chunker, LeastHash, Tables};
+use onefold_cdc::{ChunkSizes, Chunker};
 
-use crate::STRIP;
 use crate::kernel::STRICT;
 use crate::work::Marks;
 
@@ -18,74 +17,87 @@ use crate::work::Marks;
 /// Each buffer holds the bytes of the chunk that is not decided yet: those before its new ones.
 pub(crate) struct Selector {
     sizes: ChunkSizes,
-    rule: Rule,
+    /// Of candidates before avg only the strict ones count.
+    is_normalised: bool,
+    /// Candidates after the last cut-point that may yet end a chunk, with whether they are strict.
+    pending: Vec<(u64, bool)>,
     /// The last cut-point.
     start: u64,
 }
 
-enum Rule {
-    First(Candidates),
-    Least(LeastHash),
-}
-
-struct Candidates {
-    /// Of candidates before avg only the strict ones count.
-    is_normalised: bool,
-    /// Those after the last cut-point that may yet end a chunk, with whether they are strict.
-    pending: VecDeque<(u64, bool)>,
-}
-
 impl Selector {
     /// Of an input whose first chunk begins at byte `start`.
-    pub(crate) fn new(sizes: ChunkSizes, tables: &Tables, is_normalised: bool, start: u64) -> Self {
-        let rule = match tables {
-            Tables::Window(_) => {
-                Rule::First(Candidates { is_normalised, pending: VecDeque::new() })
-            }
-            Tables::Least(hash) => Rule::Least(hash.clone()),
-        };
-        Self { sizes, rule, start }
+    pub(crate) const fn new(sizes: ChunkSizes, is_normalised: bool, start: u64) -> Self {
+        Self { sizes, is_normalised, pending: Vec::new(), start }
     }
 
     /// The last cut-point.
-    pub(crate) fn start(&self) -> u64 {
+    pub(crate) const fn start(&self) -> u64 {
         self.start
     }
 
     /// Appends to `cuts` the cut-points that `marks` decide: those found of bytes `base` to `until` of
-    /// the input. Nothing follows if this `is_end`. Minima need the `bytes`, candidates do not.
+    /// the input. Nothing follows if this `is_end`. `alone` finds the end of the chunk that begins with a byte of the
+    /// buffer, where chains have no cut-point in common.
     pub(crate) fn advance(
         &mut self,
         marks: &Marks,
-        bytes: &[u8],
+        alone: impl Fn(usize) -> Option<usize>,
+        place: Range<u64>,
+        is_end: bool,
+        cuts: &mut Vec<u64>,
+    ) {
+        match marks {
+            Marks::Candidates(list) => self.first_candidates(list, place, is_end, cuts),
+            Marks::Chains(chains) => self.joined(chains, alone, place, is_end, cuts),
+        }
+    }
+
+    fn first_candidates(
+        &mut self,
+        list: &[u32],
         Range { start: base, end: until }: Range<u64>,
         is_end: bool,
         cuts: &mut Vec<u64>,
     ) {
-        if let (Rule::First(candidates), Marks::Candidates(list)) = (&mut self.rule, marks) {
-            let each = |&one: &u32| (base + u64::from(one & !STRICT), one & STRICT != 0);
-            candidates.pending.extend(list.iter().map(each));
-        }
+        let each = |&one: &u32| (base + u64::from(one & !STRICT), one & STRICT != 0);
+        self.pending.extend(list.iter().map(each));
+        let (min, avg, max) =
+            (self.sizes.min() as u64, self.sizes.avg() as u64, self.sizes.max() as u64);
+        let mut from = 0;
         while self.start < until {
+            let (first, last) = (self.start + min, until.min(self.start + max));
+            while self.pending.get(from).is_some_and(|&(at, _)| at < first) {
+                from += 1;
+            }
+            let normal = if self.is_normalised { self.start + avg } else { 0 };
+            let ends = |&&(at, strict): &&(u64, bool)| at > last || strict || at >= normal;
+            let found = self.pending[from..].iter().find(ends).filter(|&&(at, _)| at <= last);
             let left = until - self.start;
-            let max = self.sizes.max() as u64;
-            let is_decided = left >= max || is_end;
-            let found = match (&mut self.rule, marks) {
-                (Rule::First(candidates), _) => {
-                    let found = candidates.next(self.start, until, self.sizes);
-                    found.or_else(|| is_decided.then(|| self.start + left.min(max)))
-                }
-                (Rule::Least(hash), Marks::Minima(minima)) if is_decided => {
-                    let from = (self.start - base) as usize;
-                    let reach = left.min(max) as usize;
-                    let local = least(hash, minima, bytes, from, reach);
-                    Some(base + local as u64)
-                }
-                _ => None,
+            self.start = match found {
+                Some(&(at, _)) => at,
+                None if left >= max || is_end => last,
+                None => break,
             };
-            let Some(cut) = found else { break };
-            self.start = cut;
-            cuts.push(cut);
+            cuts.push(self.start);
+        }
+        self.pending.drain(..from);
+    }
+
+    fn joined(
+        &mut self,
+        chains: &Chains,
+        alone: impl Fn(usize) -> Option<usize>,
+        Range { start: base, end: until }: Range<u64>,
+        is_end: bool,
+        cuts: &mut Vec<u64>,
+    ) {
+        let mut join = chains.join();
+        while self.start < until && (until - self.start >= self.sizes.max() as u64 || is_end) {
+            let at = (self.start - base) as usize;
+            let Some(cut) = join.after(at).or_else(|| alone(at)) else { break };
+            self.start = base + cut as u64;
+            cuts.push(self.start);
         }
     }
 
@@ -100,55 +112,163 @@ impl Selector {
     ) {
         let until = base + bytes.len() as u64;
         while self.start < until {
-            let rest = &bytes[(self.start - base) as usize..];
-            let found = if is_end { chunker.last_cut(rest) } else { chunker.next_cut(rest) };
-            let Some(len) = found else { break };
-            self.start += len as u64;
+            let at = (self.start - base) as usize;
+            let Some(cut) = cut_on_cpu(chunker, bytes, at, is_end) else { break };
+            self.start = base + cut as u64;
             cuts.push(self.start);
         }
         // what was found before no chunk can end at: none did in all bytes so far
-        if let Rule::First(candidates) = &mut self.rule {
-            candidates.pending.clear();
-        }
+        self.pending.clear();
     }
 }
 
-impl Candidates {
-    /// The first candidate that ends the chunk from `start` on, if there is one up to `until`.
-    fn next(&mut self, start: u64, until: u64, sizes: ChunkSizes) -> Option<u64> {
-        let first = start + sizes.min() as u64;
-        let normal = start + sizes.avg() as u64;
-        let last = until.min(start + sizes.max() as u64);
-        while self.pending.front().is_some_and(|&(at, _)| at < first) {
-            self.pending.pop_front();
+/// Where in `bytes` the chunk ends that begins at `at`, if they decide it.
+pub(crate) fn cut_on_cpu(
+    chunker: &Chunker,
+    bytes: &[u8],
+    at: usize,
+    is_end: bool,
+) -> Option<usize> {
+    let rest = &bytes[at..];
+    let len = if is_end { chunker.last_cut(rest) } else { chunker.next_cut(rest) };
+    len.map(|len| at + len)
+}
+
+/// Chains of cut-points. Each begins at a stretch of its own, as if a chunk began there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chains {
+    /// For each chain the count of its cut-points, and those, in `room` numbers.
+    found: Vec<u32>,
+    room: usize,
+    start: usize,
+    stretch: usize,
+}
+
+impl Chains {
+    /// Cut-points of a chain behind its stretch. On random data two chains meet with 0.75 a chunk (MinCDC's
+    /// documentation in onefold-cdc).
+    pub(crate) const MORE: usize = 8;
+
+    /// Bytes of a stretch in a buffer of `len`, for chunks of up to `max`: so many that what is searched twice
+    /// counts little, and so few that a buffer has stretches for a whole device.
+    pub(crate) fn stretch(max: usize, len: usize) -> usize {
+        (32 * max).min(len.max(1))
+    }
+
+    /// # Errors
+    /// What no device finds.
+    pub(crate) fn new(
+        found: Vec<u32>,
+        Range { start, end: len }: Range<usize>,
+        stretch: usize,
+        room: usize,
+    ) -> Result<Self, String> {
+        let chains = Self { found, room, start, stretch };
+        for (number, chain) in chains.found.chunks(room).enumerate() {
+            let mut before = start + number * stretch;
+            let rises = |&cut: &u32| std::mem::replace(&mut before, cut as usize) < cut as usize;
+            let cuts = chain[1..].get(..chain[0] as usize);
+            if !cuts.is_some_and(|cuts| cuts.iter().all(rises)) || before > len.max(start) {
+                return Err(format!(
+                    "{} cut-points after byte {} of {len}, expected at most {}, in rising order",
+                    chain[0],
+                    start + number * stretch,
+                    room - 1
+                ));
+            }
         }
-        let ends = |&&(at, strict): &&(u64, bool)| !self.is_normalised || strict || at >= normal;
-        let up_to_last = self.pending.iter().take_while(|&&(at, _)| at <= last);
-        up_to_last.filter(|one| ends(one)).map(|&(at, _)| at).next()
+        Ok(chains)
+    }
+
+    /// The cut-points of the first chain.
+    pub(crate) fn first(&self) -> &[u32] {
+        self.chain(0)
+    }
+
+    fn chain(&self, number: usize) -> &[u32] {
+        let chain = &self.found[number * self.room..][..self.room];
+        &chain[1..][..chain[0] as usize]
+    }
+
+    pub(crate) const fn join(&self) -> Join<'_> {
+        Join { chains: self, on: None }
     }
 }
 
-/// The cut-point of the chunk that begins with byte `from` of `bytes` and covers no more than `reach`
-/// bytes: the first position with the least hash. Whole strips are looked up in `minima`.
-fn least(hash: &LeastHash, minima: &[u64], bytes: &[u8], from: usize, reach: usize) -> usize {
-    if reach <= hash.first {
-        return from + reach;
+/// Follows chains from cut-point to cut-point.
+pub(crate) struct Join<'a> {
+    chains: &'a Chains,
+    /// The chain that has the last cut-point, and the number of the one after it.
+    on: Option<(usize, usize)>,
+}
+
+impl Join<'_> {
+    /// The cut-point after `at`, which is the last or none of a chain.
+    pub(crate) fn after(&mut self, at: usize) -> Option<usize> {
+        self.meets(at);
+        let (number, next) = self.on?;
+        let cut = self.chains.chain(number).get(next).copied();
+        self.on = cut.map(|_| (number, next + 1));
+        cut.map(|cut| cut as usize)
     }
-    let (first, last) = (from + hash.first, from + reach);
-    let key = |at: usize| {
-        let four = u32::from_le_bytes([bytes[at - 4], bytes[at - 3], bytes[at - 2], bytes[at - 1]]);
-        let hashed = four.wrapping_mul(hash.factor).wrapping_add(hash.addend);
-        u64::from(hashed) << 32 | at as u64
-    };
-    // strip s has positions s STRIP + 1 to (s + 1) STRIP
-    let (whole_from, whole_to) = ((first - 1).div_ceil(STRIP), last / STRIP);
-    let found = if whole_from < whole_to {
-        let head = (first..=whole_from * STRIP).map(key).min();
-        let tail = (whole_to * STRIP + 1..=last).map(key).min();
-        let whole = minima[whole_from..whole_to].iter().copied().min();
-        head.into_iter().chain(whole).chain(tail).min()
-    } else {
-        (first..=last).map(key).min()
-    };
-    found.map_or(last, |key| key as u32 as usize)
+
+    /// Whether a chain goes on after `at`: that of its stretch if it can.
+    pub(crate) fn meets(&mut self, at: usize) -> bool {
+        let Chains { start, stretch, .. } = *self.chains;
+        let number = at.saturating_sub(start) / stretch;
+        let is_behind = self.on.is_none_or(|(on, _)| on < number);
+        if is_behind && number < self.chains.found.len() / self.chains.room {
+            let chain = self.chains.chain(number);
+            let next = match at == start + number * stretch {
+                true => Some(0),
+                false => chain.binary_search(&(at as u32)).ok().map(|place| place + 1),
+            };
+            self.on = next.map(|next| (number, next)).or(self.on);
+        }
+        self.on.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chains from bytes 0, 100 and 200 of 300.
+    fn chains() -> Chains {
+        let found = vec![3, 40, 90, 130, 0, 4, 130, 170, 210, 250, 2, 240, 290, 0, 0];
+        Chains::new(found, 0..300, 100, 5).unwrap()
+    }
+
+    #[test]
+    fn a_chain_goes_on_with_the_next_where_they_meet() {
+        let chains = chains();
+        let mut join = chains.join();
+        let mut cuts = vec![0];
+        while let Some(cut) = join.after(cuts[cuts.len() - 1]) {
+            cuts.push(cut);
+        }
+        // the second has none in common with the third
+        assert_eq!(cuts, [0, 40, 90, 130, 170, 210, 250]);
+        assert!(!join.meets(250));
+        assert!(join.meets(240));
+        assert_eq!(join.after(240), Some(290));
+        assert_eq!(join.after(290), None);
+    }
+
+    #[test]
+    fn a_chain_that_no_cut_point_is_in_is_not_followed() {
+        let chains = chains();
+        assert_eq!(chains.join().after(20), None);
+        assert_eq!(chains.join().after(100), Some(130));
+        assert_eq!(chains.join().after(299), None);
+    }
+
+    #[test]
+    fn chains_that_no_device_finds_are_refused() {
+        let refused = |found: Vec<u32>| Chains::new(found, 10..300, 100, 4).is_err();
+        assert!(!refused(vec![2, 40, 90, 7]) && !refused(vec![0, 7, 7, 7]));
+        for found in [[4, 40, 90, 95], [2, 10, 40, 0], [2, 40, 40, 0], [1, 301, 0, 0]] {
+            assert!(refused(found.to_vec()), "{found:?}");
+        }
+    }
 }

@@ -270,7 +270,7 @@ impl Lane for SimulatedLane {
             .collect();
         match kernel {
             Kernel::Minima => self.minima(groups, &numbers),
-            Kernel::SelectLeast => self.select_least(&numbers),
+            Kernel::SelectLeast => self.select_least(groups, &numbers),
             // the second of its kernels does it all
             Kernel::Blake3Leaves => {}
             Kernel::Blake3Join => {
@@ -376,27 +376,36 @@ impl SimulatedLane {
     }
 
     /// One position after another, without a look at the minima.
-    fn select_least(&mut self, numbers: &[u64]) {
-        let &[start, len, first, max, is_end, factor, addend] = numbers else {
+    fn select_least(&mut self, groups: usize, numbers: &[u64]) {
+        let &[start, stretch, more, room, len, first, max, is_end, factor, addend] = numbers else {
             panic!("select_least with {numbers:?}")
         };
-        let [mut start, len, first, max] = [start, len, first, max].map(|number| number as usize);
+        let [start, stretch, more, room, len, first, max] =
+            [start, stretch, more, room, len, first, max].map(|number| number as usize);
         let data = self.data();
         let hash = |at: usize| {
             let four = u32::from_le_bytes(data[at - 4..at].try_into().expect("four bytes"));
             four.wrapping_mul(factor as u32).wrapping_add(addend as u32)
         };
-        let mut cuts = Vec::new();
-        while start < len && (len - start >= max || is_end == 1) {
-            let end = len.min(start + max);
-            let positions = start + first..=end;
-            start = if end - start > first { positions.min_by_key(|&at| hash(at)) } else { None }
-                .unwrap_or(end);
-            cuts.push(start as u32);
-        }
-        self.slot(Slot::Counter)[..4].copy_from_slice(&(cuts.len() as u32).to_le_bytes());
-        for (place, cut) in self.slot(Slot::List).as_chunks_mut().0.iter_mut().zip(cuts) {
-            *place = cut.to_le_bytes();
+        let chain = |group: usize| {
+            let (mut at, mut cuts) = (start + group * stretch, Vec::new());
+            let (stretch_end, mut more) = (at + stretch, more);
+            while at < len && (len - at >= max || is_end == 1) && (at < stretch_end || more > 0) {
+                more -= usize::from(at >= stretch_end);
+                let end = len.min(at + max);
+                let positions = at + first..=end;
+                at = if end - at > first { positions.min_by_key(|&at| hash(at)) } else { None }
+                    .unwrap_or(end);
+                cuts.push(at as u32);
+            }
+            cuts
+        };
+        let found: Vec<Vec<u32>> = (0..groups).map(chain).collect();
+        for (places, cuts) in self.slot(Slot::List).as_chunks_mut().0.chunks_mut(room).zip(found) {
+            let count = cuts.len() as u32;
+            for (place, number) in places.iter_mut().zip([count].into_iter().chain(cuts)) {
+                *place = number.to_le_bytes();
+            }
         }
     }
 

@@ -11,7 +11,7 @@ pub enum Stage {
     Read,
     /// Copying to the device. In a run without a trace this is the time to start it.
     Upload,
-    /// Candidates or minima, by the device.
+    /// Candidates or chains, by the device.
     Search,
     /// Waiting for the cut-points of the segment before.
     Turn,

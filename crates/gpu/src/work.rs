@@ -7,7 +7,7 @@ use onefold_fingerprint::{Fingerprint, FingerprintAlgorithm, Fingerprinter};
 use zeroize::Zeroizing;
 
 use crate::kernel::{GROUP, STRICT};
-use crate::select::Selector;
+use crate::select::{Chains, Selector};
 use crate::{Argument, GpuError, Kernel, Lane, STRIP, Slot, TILE};
 
 /// Bytes of a leaf of BLAKE3.
@@ -40,15 +40,6 @@ pub struct Range {
     pub len: usize,
 }
 
-/// Where cut-points are selected from what kernels found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selected {
-    /// On the host, with a look at its bytes.
-    OnHost,
-    /// Without a look at the host's bytes, as data need that are in the device's memory alone.
-    OnDevice,
-}
-
 /// What is to be found: cut-points by the rule of a chunker, and fingerprints if so.
 #[derive(Clone, Debug)]
 pub struct Work {
@@ -66,8 +57,8 @@ pub struct Work {
 pub(crate) enum Marks {
     /// Positions that pass the test, ascending, those under the strict limit with [`STRICT`].
     Candidates(Vec<u32>),
-    /// The least key of each strip, from the buffer's first on.
-    Minima(Vec<u64>),
+    /// Chains of cut-points, each from its own first byte.
+    Chains(Chains),
 }
 
 /// How many candidates a lane has room for.
@@ -117,27 +108,16 @@ impl Work {
         ranges_from(0, cuts)
     }
 
-    /// The cut-points of the first `len` bytes of the lane's input as a whole input, selected `on` one side, and
-    /// the fingerprint of each chunk if there is a function for them.
+    /// The cut-points of the first `len` bytes of the lane's input as a whole input, and the fingerprint of each
+    /// chunk if there is a function for them.
     pub fn whole(
         &self,
         lane: &mut dyn Lane,
         len: usize,
-        on: Selected,
     ) -> Result<(Vec<usize>, Vec<Fingerprint>), GpuError> {
         self.prepare(lane)?;
         lane.upload(len)?;
-        let mut room = Room::of(len);
-        let cuts = match on {
-            Selected::OnDevice => self.cuts_on_device(lane, 0, len, true, &mut room)?,
-            Selected::OnHost => {
-                let marks = self.marks(lane, 0, len, &mut room)?;
-                let mut cuts = Vec::new();
-                let bytes = &lane.input()[..len];
-                self.selector(0).advance(&marks, bytes, 0..len as u64, true, &mut cuts);
-                cuts.into_iter().map(|cut| cut as usize).collect()
-            }
-        };
+        let cuts = self.cuts_on_device(lane, 0, len, true, &mut Room::of(len))?;
         let fingerprints = self.fingerprints(lane, &Self::ranges(&cuts))?;
         Ok((cuts, fingerprints))
     }
@@ -148,11 +128,11 @@ impl Work {
 
     /// Selects the cut-points after byte `start`.
     pub(crate) fn selector(&self, start: u64) -> Selector {
-        Selector::new(self.sizes, &self.tables, self.is_normalised, start)
+        Selector::new(self.sizes, self.is_normalised, start)
     }
 
     /// The cut-points after `start` that the first `len` bytes of [`Slot::Data`] decide, all of them if
-    /// nothing follows.
+    /// nothing follows. The host's bytes are not looked at.
     pub(crate) fn cuts_on_device(
         &self,
         lane: &mut dyn Lane,
@@ -164,9 +144,9 @@ impl Work {
         if let Tables::Least(hash) = &self.tables {
             return least_cuts(lane, hash, self.sizes.max(), start..len, is_end);
         }
-        let marks = self.marks(lane, start, len, room)?;
+        let marks = self.marks(lane, start, len, is_end, room)?;
         let mut cuts = Vec::new();
-        self.selector(start as u64).advance(&marks, &[], 0..len as u64, is_end, &mut cuts);
+        self.selector(start as u64).advance(&marks, |_| None, 0..len as u64, is_end, &mut cuts);
         Ok(cuts.into_iter().map(|cut| cut as usize).collect())
     }
 
@@ -189,12 +169,14 @@ impl Work {
         }
     }
 
-    /// What cut-points of the uploaded `len` bytes follow from, at positions after `first`.
+    /// What cut-points of the uploaded `len` bytes follow from, at positions after `first`. Nothing follows if this
+    /// `is_end`.
     pub(crate) fn marks(
         &self,
         lane: &mut dyn Lane,
         first: usize,
         len: usize,
+        is_end: bool,
         room: &mut Room,
     ) -> Result<Marks, GpuError> {
         match &self.tables {
@@ -205,7 +187,14 @@ impl Work {
                 };
                 candidates(lane, kernel, test, first, len, room).map(Marks::Candidates)
             }
-            Tables::Least(hash) => minima(lane, hash, len).map(Marks::Minima),
+            Tables::Least(hash) => {
+                let max = self.sizes.max();
+                if len > 0 {
+                    launch_minima(lane, hash, len)?;
+                }
+                let groups = len.div_ceil(Chains::stretch(max, len));
+                chains(lane, hash, max, 0..len, is_end, groups).map(Marks::Chains)
+            }
         }
     }
 
@@ -395,28 +384,6 @@ fn in_order(tiles: &[u32], list: &[u32]) -> Result<Vec<u32>, String> {
     Ok(ordered)
 }
 
-/// The least keys of the strips of the uploaded `len` bytes.
-fn minima(lane: &mut dyn Lane, hash: &LeastHash, len: usize) -> Result<Vec<u64>, GpuError> {
-    let strips = len.div_ceil(STRIP);
-    if strips == 0 {
-        return Ok(Vec::new());
-    }
-    launch_minima(lane, hash, len)?;
-    let mut bytes = vec![0; 8 * strips];
-    lane.read(Slot::Minima, &mut bytes)?;
-    let keys: Vec<u64> = bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect();
-    // the lower half of a key is the position; the first is 4
-    let is_in = |(strip, &key): (usize, &u64)| match key as u32 {
-        u32::MAX => len < 4,
-        at => (at as usize).wrapping_sub(1) / STRIP == strip,
-    };
-    if !keys.iter().enumerate().all(is_in) {
-        let what = "a least hash outside the strip in which it was searched".into();
-        return Err(GpuError::Wrong { device: lane.device().to_owned(), what });
-    }
-    Ok(keys)
-}
-
 fn launch_minima(lane: &mut dyn Lane, hash: &LeastHash, len: usize) -> Result<(), GpuError> {
     lane.reserve(Slot::Minima, 8 * len.div_ceil(STRIP))?;
     let arguments = [
@@ -430,7 +397,44 @@ fn launch_minima(lane: &mut dyn Lane, hash: &LeastHash, len: usize) -> Result<()
     lane.launch(Kernel::Minima, len.div_ceil(TILE), &arguments)
 }
 
-/// The cut-points by least hashes in `place`, whose end is that of the data on the device: selected there.
+/// Chains of cut-points by least hashes after byte `start` of the uploaded `len` bytes, one for each of `groups`
+/// stretches, whose least hashes were found.
+fn chains(
+    lane: &mut dyn Lane,
+    hash: &LeastHash,
+    max: usize,
+    Bytes { start, end: len }: Bytes<usize>,
+    is_end: bool,
+    groups: usize,
+) -> Result<Chains, GpuError> {
+    let stretch = Chains::stretch(max, len);
+    // every chunk but the last has that many bytes or more
+    let room = stretch / hash.first.min(max) + Chains::MORE + 2;
+    lane.reserve(Slot::List, 4 * room * groups)?;
+    let number = |number: usize| Argument::U32(number as u32);
+    let arguments = [
+        Argument::Slot(Slot::Data),
+        Argument::Slot(Slot::Minima),
+        Argument::Slot(Slot::List),
+        number(start),
+        number(stretch),
+        number(Chains::MORE),
+        number(room),
+        number(len),
+        number(hash.first),
+        number(max),
+        number(is_end.into()),
+        Argument::U32(hash.factor),
+        Argument::U32(hash.addend),
+    ];
+    lane.launch(Kernel::SelectLeast, groups, &arguments)?;
+    let found = read_u32s(lane, Slot::List, room * groups)?;
+    Chains::new(found, start..len, stretch, room)
+        .map_err(|what| GpuError::Wrong { device: lane.device().to_owned(), what })
+}
+
+/// The cut-points by least hashes in `place`, whose end is that of the data on the device, without a look at the
+/// host's bytes.
 fn least_cuts(
     lane: &mut dyn Lane,
     hash: &LeastHash,
@@ -438,41 +442,34 @@ fn least_cuts(
     place: Bytes<usize>,
     is_end: bool,
 ) -> Result<Vec<usize>, GpuError> {
+    let Bytes { start: mut at, end: len } = place;
     if place.is_empty() {
         return Ok(Vec::new());
     }
-    launch_minima(lane, hash, place.end)?;
-    // every chunk but the last has that many bytes or more
-    let most = place.len() / hash.first.min(max) + 1;
-    lane.reserve(Slot::List, 4 * most)?;
-    lane.reserve(Slot::Counter, 4)?;
-    let number = |number: usize| Argument::U32(number as u32);
-    let arguments = [
-        Argument::Slot(Slot::Data),
-        Argument::Slot(Slot::Minima),
-        Argument::Slot(Slot::List),
-        Argument::Slot(Slot::Counter),
-        number(place.start),
-        number(place.end),
-        number(hash.first),
-        number(max),
-        number(is_end.into()),
-        Argument::U32(hash.factor),
-        Argument::U32(hash.addend),
-    ];
-    lane.launch(Kernel::SelectLeast, 1, &arguments)?;
-    let count = read_u32s(lane, Slot::Counter, 1)?[0] as usize;
-    let device = lane.device().to_owned();
-    let wrong = |what| GpuError::Wrong { device, what };
-    if count > most {
-        return Err(wrong(format!("{count} cut-points in {} bytes", place.len())));
-    }
-    let cuts = read_u32s(lane, Slot::List, count)?;
-    let cuts: Vec<usize> = cuts.into_iter().map(|cut| cut as usize).collect();
-    let mut before = place.start;
-    let rises = |&cut: &usize| std::mem::replace(&mut before, cut) < cut && cut <= place.end;
-    if cuts.is_empty() || !cuts.iter().all(rises) {
-        return Err(wrong(format!("{count} cut-points, expected some in rising order")));
+    launch_minima(lane, hash, len)?;
+    let groups = place.len().div_ceil(Chains::stretch(max, len));
+    let all = chains(lane, hash, max, place, is_end, groups)?;
+    let mut join = all.join();
+    let mut cuts = Vec::new();
+    while at < len && (len - at >= max || is_end) {
+        if let Some(cut) = join.after(at) {
+            cuts.push(cut);
+            at = cut;
+            continue;
+        }
+        // the chains have no cut-point in common: one chain goes on alone until they have
+        let alone = chains(lane, hash, max, at..len, is_end, 1)?;
+        if alone.first().is_empty() {
+            let what = format!("no cut-point after byte {at} of {len}");
+            return Err(GpuError::Wrong { device: lane.device().to_owned(), what });
+        }
+        for &cut in alone.first() {
+            cuts.push(cut as usize);
+            at = cut as usize;
+            if join.meets(at) {
+                break;
+            }
+        }
     }
     Ok(cuts)
 }

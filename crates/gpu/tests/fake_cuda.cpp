@@ -203,7 +203,7 @@ Result cuLaunchKernel(void *function, unsigned groups, unsigned y, unsigned z, u
     }
     auto &kernel = *static_cast<std::pair<const std::string, void (*)(const Arguments &)> *>(function);
     static const std::map<std::string, size_t> COUNTS = {
-        {"minima", 6}, {"select_least", 11}, {"blake3_leaves", 6}, {"blake3_join", 6}, {"sha256", 4}, {"sha3_256", 4}};
+        {"minima", 6}, {"select_least", 13}, {"blake3_leaves", 6}, {"blake3_join", 6}, {"sha256", 4}, {"sha3_256", 4}};
     auto count = COUNTS.find(kernel.first);
     Arguments arguments;
     for (size_t i = 0; i < (count == COUNTS.end() ? 12 : count->second); i++) {

@@ -84,8 +84,9 @@ static const std::map<std::string, void (*)(const Arguments &)> KERNELS = {
      }},
     {"select_least",
      [](const Arguments &a) {
-         select_least(a.bytes(0), a.wide(1), a.array(2), a.array(3), a.number(4), a.number(5),
-                      a.number(6), a.number(7), a.number(8), a.number(9), a.number(10));
+         select_least(a.bytes(0), a.wide(1), a.array(2), a.number(3), a.number(4), a.number(5),
+                      a.number(6), a.number(7), a.number(8), a.number(9), a.number(10),
+                      a.number(11), a.number(12));
      }},
     {"blake3_leaves",
      [](const Arguments &a) {

@@ -65,8 +65,7 @@ pub(super) fn pack(cargo: Cargo, folder: &Path) -> Result<()> {
 
 /// A script that unpacks what lies beside it, and runs the campaign with that.
 fn command_text(commit: &Commit, has_sanitizer: bool) -> String {
-    let sanitizer =
-        if has_sanitizer { r#" --sanitizer "$programs/compute-sanitizer""# } else { "" };
+    let sanitizer = if has_sanitizer { r#" --sanitizer "$sanitizer""# } else { "" };
     format!(
         r#"#!/bin/sh
 # Unpacks the programs beside this file, and runs the campaign with them.
@@ -74,6 +73,7 @@ set -e
 here=$(dirname "$0")
 programs=$here/{PROGRAMS}
 test -d "$programs" || tar -xzf "$programs.tar.gz" -C "$here"
+sanitizer=$(command -v compute-sanitizer) || sanitizer=$programs/compute-sanitizer
 exec "$programs/xtask" campaign gpu --program "$programs/onefold"{sanitizer} --commit {commit} "$@"
 "#
     )

@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(results.equal_bytes, 400_000);
         assert_eq!(results.transfers.len(), 3);
         let figures: Vec<u32> = results.steps.iter().map(|step| step.figure).collect();
-        assert_eq!(figures, [5, 5, 9, 9, 9, 9, 9, 11, 11, 12, 12, 12, 12]);
+        assert_eq!(figures, [5, 5, 9, 9, 9, 9, 9, 9, 11, 11, 12, 12, 12, 12]);
         assert_eq!(results.rates.len(), ALGORITHMS.len() + 2 * FUNCTIONS.len());
         assert_eq!(results.targets.len(), 8);
         assert!(results.pages.as_ref().unwrap().bytes_per_second > 0.0);

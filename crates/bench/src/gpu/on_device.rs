@@ -4,14 +4,14 @@ use std::sync::OnceLock;
 
 use onefold_cdc::Chunker;
 use onefold_fingerprint::Fingerprinter;
-use onefold_gpu::{Device, GpuError, KeptLanes, OnLoss, Settings, Work, run};
+use onefold_gpu::{Device, GpuError, KeptLanes, OnLoss, Settings, Work, run_at};
 
 use crate::Offload;
 
 /// A device as something that is timed beside the CPU's kernels.
 #[derive(Debug)]
 pub struct OnDevice {
-    device: KeptLanes,
+    device: KeptLanes<'static>,
     lost: OnceLock<GpuError>,
 }
 
@@ -35,7 +35,7 @@ impl Offload for OnDevice {
     fn cut(&self, chunker: &Chunker, input: &[u8], fingerprinted: bool, found: &mut Vec<usize>) {
         let fingerprinter = fingerprinted.then(Fingerprinter::blake3);
         let settings = Settings { on_loss: OnLoss::UseCpu, ..Settings::new(fingerprinter) };
-        let summary = run(&self.device, chunker, &settings, input, |piece| {
+        let summary = run_at(&self.device, chunker, &settings, &input, |piece| {
             found.extend(piece.chunks().map(|chunk| chunk.end as usize));
             Ok(())
         });

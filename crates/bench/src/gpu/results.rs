@@ -79,13 +79,15 @@ pub struct Rate {
     pub algorithm: String,
     /// The fingerprint, if any.
     pub fingerprint: Option<String>,
-    /// From memory of the host through the device.
+    /// From memory of the host through the device, read by several threads.
     pub device_bytes_per_second: f64,
+    /// The same, read as a stream.
+    pub stream_bytes_per_second: f64,
     /// One thread of the CPU.
     pub cpu_bytes_per_second: f64,
     /// All threads.
     pub all_threads_bytes_per_second: f64,
-    /// What is in the device's memory, until candidates or minima are on the host.
+    /// What is in the device's memory, until candidates or chains are on the host.
     pub resident_search_bytes_per_second: f64,
     /// What is in the device's memory, until cut-points with minimum and maximum are on the host.
     pub resident_cut_bytes_per_second: f64,

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params};
 use onefold_gpu::{
-    Memory, Settings, cpu_rate, device_rate, lane_time, resident_rates, upload_rate,
+    Memory, Reading, Settings, cpu_rate, device_rate, lane_time, resident_rates, upload_rate,
 };
 
 use super::{Bench, MEAN, Step, Transfer, until_cancelled};
@@ -48,9 +48,15 @@ impl Bench<'_> {
             (9, 3, "3 segments", None),
             (9, 4, "4 segments", Some(2.0)),
             (9, 8, "8 segments", None),
+            (9, 16, "16 segments", None),
         ];
         for (figure, lanes, name, paper) in until_cancelled(self.watch, bars) {
-            self.on_device(figure, name, paper, &Settings { lanes, ..Settings::new(None) })?;
+            self.on_device(
+                figure,
+                name,
+                paper,
+                &Settings { lanes: Some(lanes), ..Settings::new(None) },
+            )?;
         }
         Ok(())
     }
@@ -73,12 +79,12 @@ impl Bench<'_> {
         let rate = cpu_rate(&rabin()?, None, self.data, threads, rounds);
         self.step(12, &format!("CPU, {threads} threads"), rate, Some(1.0));
         let basic = Settings {
-            lanes: 1,
+            lanes: Some(1),
             memory: Memory::Pageable,
             without_tiles: true,
             ..Settings::new(None)
         };
-        let streams = Settings { lanes: 4, memory: Memory::Pinned, ..basic.clone() };
+        let streams = Settings { lanes: Some(4), memory: Memory::Pinned, ..basic.clone() };
         let all = Settings { without_tiles: false, ..streams.clone() };
         let versions = [
             (basic, "GPU basic", Some(2.0)),
@@ -99,7 +105,9 @@ impl Bench<'_> {
         paper: Option<f64>,
         settings: &Settings,
     ) -> Result<()> {
-        let rate = device_rate(self.device, &rabin()?, settings, self.data, self.plan.rounds)?;
+        let reading = Reading::AtAnyPlace;
+        let rate =
+            device_rate(self.device, &rabin()?, settings, self.data, reading, self.plan.rounds)?;
         self.step(figure, name, rate, paper);
         Ok(())
     }

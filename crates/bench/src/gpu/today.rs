@@ -7,7 +7,8 @@ use anyhow::{Error, Result};
 use onefold_cdc::{Algorithm, Chunker, Params};
 use onefold_fingerprint::Fingerprinter;
 use onefold_gpu::{
-    CODE_SIZES, Info, Settings, cpu_rate, device_rate, page_rate, resident_rates, run,
+    CODE_SIZES, Info, KeptLanes, Reading, Settings, cpu_rate, device_rate, page_rate,
+    resident_rates, run_at,
 };
 use serde_json::Value;
 
@@ -30,11 +31,14 @@ impl Bench<'_> {
             let settings = Settings::new(function);
             let resident = resident_rates(device, &chunker, &settings, part, rounds)?;
             let used = settings.fingerprinter.as_ref();
+            let on_device =
+                |reading| device_rate(device, &chunker, &settings, data, reading, rounds);
             let on_cpu = |data, threads| cpu_rate(&chunker, used, data, threads, rounds);
             self.results.rates.push(Rate {
                 algorithm: algorithm.to_string(),
                 fingerprint: used.map(|function| function.algorithm().to_string()),
-                device_bytes_per_second: device_rate(device, &chunker, &settings, data, rounds)?,
+                device_bytes_per_second: on_device(Reading::AtAnyPlace)?,
+                stream_bytes_per_second: on_device(Reading::InOrder)?,
                 cpu_bytes_per_second: on_cpu(part, NonZero::<usize>::MIN),
                 all_threads_bytes_per_second: on_cpu(data, self.plan.threads),
                 resident_search_bytes_per_second: resident.search,
@@ -62,6 +66,7 @@ impl Bench<'_> {
             return Ok(());
         }
         let joules = || self.device.joules().map_err(Error::msg);
+        let device = KeptLanes::new(Box::new(self.device));
         let works = [
             (Algorithm::MinCdc, Fingerprinter::blake3()),
             (Algorithm::MinCdc, Fingerprinter::sha3()),
@@ -72,7 +77,7 @@ impl Bench<'_> {
             let settings = Settings::new(Some(function.clone()));
             let (before, start, mut bytes) = (joules()?, Instant::now(), 0);
             while bytes == 0 || start.elapsed() < self.plan.energy {
-                run(self.device, &chunker, &settings, self.data, |_| Ok(()))?;
+                run_at(&device, &chunker, &settings, &self.data, |_| Ok(()))?;
                 bytes += self.data.len() as u64;
             }
             self.results.energy.push(Energy {

@@ -111,8 +111,13 @@ fn rates() -> Vec<Shown<Rate>> {
         words("fingerprint", "the function, if chunks were fingerprinted", |rate| {
             rate.fingerprint.as_deref().unwrap_or_default()
         }),
-        rate("device GB/s", "from memory of the host, copies included", |rate: &Rate| {
-            rate.device_bytes_per_second
+        rate(
+            "device GB/s",
+            "from memory of the host, read by several threads, copies included",
+            |rate: &Rate| rate.device_bytes_per_second,
+        ),
+        rate("stream GB/s", "the same, read by one thread", |rate: &Rate| {
+            rate.stream_bytes_per_second
         }),
         rate("1 thread GB/s", "the CPU", |rate: &Rate| rate.cpu_bytes_per_second),
         rate("all threads GB/s", "the CPU", |rate: &Rate| rate.all_threads_bytes_per_second),

@@ -10,7 +10,7 @@ use indicatif::HumanBytes;
 use onefold_cdc::{Chunker, Kernel, Params, Stream};
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 #[cfg(feature = "gpu")]
-use onefold_gpu::{Device, RunError, Settings};
+use onefold_gpu::{Device, Piece, Reading, RunError, Settings, run, run_at};
 use serde::Serialize;
 
 use crate::chunking::{SchemeArgs, kernels};
@@ -90,7 +90,8 @@ impl Chunk {
         #[cfg(feature = "gpu")]
         {
             let mut settings = Settings::new(Some(Fingerprinter::blake3()));
-            if let Some(device) = self.device.choose(&chunker, &mut settings, console)? {
+            let reading = if self.has_places() { Reading::AtAnyPlace } else { Reading::InOrder };
+            if let Some(device) = self.device.choose(&chunker, &mut settings, reading, console)? {
                 return self.run_on(&*device, &chunker, &settings, console);
             }
         }
@@ -114,6 +115,12 @@ impl Chunk {
         Ok(Exit::Fine)
     }
 
+    /// Whether the file can be read at any place.
+    #[cfg(feature = "gpu")]
+    fn has_places(&self) -> bool {
+        self.file.as_os_str() != "-" && self.file.is_file()
+    }
+
     /// The same by a device.
     #[cfg(feature = "gpu")]
     fn run_on(
@@ -123,10 +130,9 @@ impl Chunk {
         settings: &Settings,
         console: &Console,
     ) -> Result<Exit> {
-        let file = open(&self.file)?;
         let mut output = Output::new();
         let mut trouble = Ok(());
-        let outcome = onefold_gpu::run(device, chunker, settings, file, |piece| {
+        let store = |piece: Piece<'_>| {
             for chunk in piece.chunks() {
                 let fingerprint = chunk.fingerprint.expect("settings ask for one");
                 let length = (chunk.end - chunk.start) as usize;
@@ -137,7 +143,12 @@ impl Chunk {
                 }
             }
             Ok(())
-        });
+        };
+        let outcome = if self.has_places() {
+            run_at(device, chunker, settings, &open_file(&self.file)?, store)
+        } else {
+            run(device, chunker, settings, open(&self.file)?, store)
+        };
         trouble?;
         let summary = match outcome {
             Err(_) if output.is_closed() => return Ok(Exit::Fine),
@@ -180,6 +191,9 @@ fn open(path: &Path) -> Result<Box<dyn Read + Send>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(io::stdin()));
     }
-    let file = File::open(path).with_context(|| format!("cannot open '{}'", path.display()))?;
-    Ok(Box::new(file))
+    Ok(Box::new(open_file(path)?))
+}
+
+fn open_file(path: &Path) -> Result<File> {
+    File::open(path).with_context(|| format!("cannot open '{}'", path.display()))
 }

@@ -8,8 +8,8 @@ use indicatif::HumanBytes;
 use onefold_cdc::{Algorithm, Chunker, Params, Scheme};
 use onefold_fingerprint::Fingerprinter;
 use onefold_gpu::{
-    GpuError, Info, Listed, Memory, Name, RunError, Settings, cpu_rate, device_rate, list, open,
-    sample, upload_rate,
+    GpuError, Info, Listed, Memory, Name, Reading, RunError, Settings, cpu_rate, device_rate, list,
+    open, sample, upload_rate,
 };
 use serde::Serialize;
 
@@ -127,8 +127,10 @@ fn rates(name: Name, chunker: &Chunker, sample: &[u8]) -> Result<Rates, RunError
     let device = open(name)?;
     let copy = upload_rate(&*device, sample.len(), Memory::Pinned, 2)?;
     let mut rates = Rates { copy: Some(copy), ..Rates::default() };
-    let [blake3, sha3] = FUNCTIONS
-        .map(|function| device_rate(&*device, chunker, &Settings::new(Some(function)), sample, 2));
+    let [blake3, sha3] = FUNCTIONS.map(|function| {
+        let settings = Settings::new(Some(function));
+        device_rate(&*device, chunker, &settings, sample, Reading::AtAnyPlace, 2)
+    });
     (rates.cut_and_blake3, rates.cut_and_sha3) = (Some(blake3?), Some(sha3?));
     Ok(rates)
 }

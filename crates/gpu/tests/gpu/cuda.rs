@@ -184,7 +184,7 @@ fn what_is_wrong_with_cuda_is_said_in_a_sentence() {
     };
     let chunker = Chunker::new(&Params::for_mean(Algorithm::Gear, 1000).unwrap()).unwrap();
     let data = random(3, 100_000);
-    let settings = Settings { segment: Some(20_000), lanes: 2, ..Settings::new(None) };
+    let settings = Settings { segment: Some(20_000), lanes: Some(2), ..Settings::new(None) };
     match open(CUDA) {
         Err(error) => println!("told: {error}"),
         Ok(device) => {

@@ -2,7 +2,7 @@
 
 use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params, Secret};
 use onefold_fingerprint::Fingerprinter;
-use onefold_gpu::{Device, Range, Resident, STRIP, Selected, Simulated, TILE, cut_resident};
+use onefold_gpu::{Device, Range, Resident, STRIP, Simulated, TILE, cut_resident};
 use onefold_testkit::random;
 use serde_json::Value;
 
@@ -240,7 +240,7 @@ fn assert_vector(device: &dyn Device, params: &Params, data: &[u8], case: &Value
     let work = onefold_gpu::Work::new(&chunker, Some(&Fingerprinter::blake3())).unwrap();
     let mut lane = device.lane(data.len(), onefold_gpu::Memory::Pinned).unwrap();
     lane.input().copy_from_slice(data);
-    let (cuts, _) = work.whole(&mut *lane, data.len(), Selected::OnHost).unwrap();
+    let (cuts, _) = work.whole(&mut *lane, data.len()).unwrap();
     assert_eq!(cuts.len() as u64, case["count"].as_u64().unwrap(), "{case}");
     let first: Vec<u64> = cuts.iter().take(8).map(|&cut| cut as u64).collect();
     let expected: Vec<u64> =

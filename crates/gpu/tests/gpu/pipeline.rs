@@ -1,15 +1,15 @@
 //! A reader through a device: chunks as the CPU's, whatever the lanes, the delays and the failures.
 
 use std::io::{self, Read};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params};
 use onefold_fingerprint::Fingerprinter;
 use onefold_gpu::{
-    Chunk, Device, Fault, GpuError, Kernel, OnLoss, RunError, Settings, Simulated, Stage, Summary,
-    run,
+    Chunk, Device, Fault, GpuError, Kernel, OnLoss, ReadAt, RunError, Settings, Simulated, Stage,
+    Summary, run, run_at,
 };
 use onefold_testkit::{cycle, low_entropy, random, text};
 
@@ -17,7 +17,7 @@ use crate::support::{ALGORITHMS, opencl};
 
 fn settings(segment: usize, lanes: usize) -> Settings {
     let common = Settings::new(Some(Fingerprinter::blake3()));
-    Settings { segment: Some(segment), lanes, ..common }
+    Settings { segment: Some(segment), lanes: Some(lanes), ..common }
 }
 
 /// Chunks of 64 to 800 bytes.
@@ -62,6 +62,21 @@ fn chunks(
     (all, outcome)
 }
 
+/// The same, read at any place by several threads.
+fn chunks_at(
+    device: &dyn Device,
+    chunker: &Chunker,
+    settings: &Settings,
+    source: &dyn ReadAt,
+) -> (Vec<Chunk>, Result<Summary, RunError>) {
+    let mut all = Vec::new();
+    let outcome = run_at(device, chunker, settings, source, |piece| {
+        all.extend(piece.chunks());
+        Ok(())
+    });
+    (all, outcome)
+}
+
 /// A reader that gives a few bytes at a time.
 struct Trickle<'a>(&'a [u8], usize);
 
@@ -92,6 +107,10 @@ fn chunks_do_not_depend_on_segments_lanes_or_reads() {
                 assert_eq!(summary.bytes, data.len() as u64);
                 assert_eq!(summary.chunks, expected.len() as u64);
                 assert_eq!((summary.on_cpu, summary.lost), (0, None));
+
+                let (found, outcome) = chunks_at(&device, &chunker, &settings, &&data[..]);
+                assert!(found == expected, "{algorithm}, segments of {segment} at any place");
+                assert_eq!(outcome.unwrap().bytes, data.len() as u64);
             }
         }
     }
@@ -110,6 +129,12 @@ fn every_length_around_the_ends_of_segments_is_cut_as_by_the_cpu() {
                 chunks(&device, &chunker, &settings(1600, 2), &data, &data[..len]);
             outcome.unwrap();
             assert!(found == expected, "{algorithm}, {len} bytes");
+            for lanes in [1, 3] {
+                let settings = settings(1600, lanes);
+                let (found, outcome) = chunks_at(&device, &chunker, &settings, &&data[..len]);
+                outcome.unwrap();
+                assert!(found == expected, "{algorithm}, {len} bytes at any place");
+            }
         }
     }
 }
@@ -230,7 +255,7 @@ fn a_result_that_cannot_be_is_an_error_that_names_the_device() {
 fn a_kernel_that_computes_something_else_is_noticed_and_the_cpu_goes_on() {
     let data = random(11, 200_000);
     let gear = [Kernel::CandidatesGear, Kernel::Blake3Join];
-    let least = [Kernel::Minima, Kernel::Blake3Join];
+    let least = [Kernel::SelectLeast, Kernel::Blake3Join];
     for (algorithm, kernels) in [(Algorithm::Gear, gear), (Algorithm::MinCdc, least)] {
         let chunker = Chunker::new(&params(algorithm)).unwrap();
         let expected = on_cpu(&chunker, &data);
@@ -276,6 +301,50 @@ fn an_input_that_cannot_be_read_ends_the_run_with_its_error() {
     let Err(RunError::Read(error)) = outcome else { panic!("{outcome:?}") };
     assert_eq!(error.to_string(), "the disk is gone");
     assert!(!found.is_empty() && found == expected[..found.len()]);
+}
+
+/// Bytes up to the second, of which those from the third on cannot be read.
+struct Part<'a>(&'a [u8], AtomicUsize, usize);
+
+impl ReadAt for Part<'_> {
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        if at as usize >= self.2 {
+            return Err(io::Error::other("a bad sector"));
+        }
+        let until = self.1.load(Ordering::Relaxed).min(self.2);
+        (&self.0[..until]).read_at(into, at)
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_read_ends_the_run_after_all_before_it() {
+    let data = random(13, 30_000);
+    let chunker = Chunker::new(&params(Algorithm::Gear)).unwrap();
+    let expected = on_cpu(&chunker, &data);
+    for lanes in [1, 4] {
+        let source = Part(&data, AtomicUsize::new(data.len()), 20_000);
+        let settings = settings(1600, lanes);
+        let (found, outcome) = chunks_at(&Simulated::new(), &chunker, &settings, &source);
+        let error = outcome.unwrap_err();
+        assert!(matches!(&error, RunError::Read(error) if error.to_string() == "a bad sector"));
+        // all that ends in whole segments of 800 new bytes
+        assert_eq!(found[..], expected[..found.len()]);
+        assert!(found.last().unwrap().end > 20_000 - 2 * 800, "{:?}", found.last());
+    }
+}
+
+#[test]
+fn an_input_that_becomes_shorter_is_an_error_that_says_where() {
+    let data = random(14, 30_000);
+    let chunker = Chunker::new(&params(Algorithm::MinCdc)).unwrap();
+    let source = Part(&data, AtomicUsize::new(data.len()), usize::MAX);
+    let outcome = run_at(&Simulated::new(), &chunker, &settings(1600, 1), &source, |_| {
+        source.1.store(1500, Ordering::Relaxed);
+        Ok(())
+    });
+    let error = outcome.unwrap_err();
+    let text = std::error::Error::source(&error).unwrap().to_string();
+    assert!(text.starts_with("it ends before byte "), "{text}");
 }
 
 #[test]

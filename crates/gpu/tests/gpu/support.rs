@@ -1,6 +1,6 @@
 use onefold_cdc::{Algorithm, ChunkSizes, Chunker, Params, Secret};
 use onefold_fingerprint::Fingerprinter;
-use onefold_gpu::{Device, Memory, OpenCl, Range, Selected, Work};
+use onefold_gpu::{Device, Memory, OpenCl, Range, Work};
 use onefold_testkit::{cycle, low_entropy, random, skip, text};
 
 use crate::shim::opencl_with_tests;
@@ -101,18 +101,18 @@ pub(crate) fn assert_like_cpu(
     let mut lane = device.lane(longest, Memory::Pinned).unwrap();
     for data in inputs {
         let name = || format!("{}: {params:?}, {function:?}, {} bytes", device.info(), data.len());
-        lane.input()[..data.len()].copy_from_slice(data);
-        let (cuts, found) = work.whole(&mut *lane, data.len(), Selected::OnHost).unwrap();
         let expected: Vec<usize> = chunker.cut_points(data).collect();
+        // a sanitizer takes long for each chunk that a group selects
+        let is_slow = device.info().name.starts_with("shim");
+        if is_slow && params.algorithm == Algorithm::MinCdc && expected.len() > 300 {
+            continue;
+        }
+        lane.input()[..data.len()].copy_from_slice(data);
+        let (cuts, found) = work.whole(&mut *lane, data.len()).unwrap();
         assert!(cuts == expected, "{}", name());
         if let Some(direct) = &direct {
-            let (cuts, _) = direct.whole(&mut *lane, data.len(), Selected::OnHost).unwrap();
+            let (cuts, _) = direct.whole(&mut *lane, data.len()).unwrap();
             assert!(cuts == expected, "{}, without tiles", name());
-        }
-        // sanitizers take long for each chunk that a group selects
-        if params.algorithm == Algorithm::MinCdc && cuts.len() < 100 {
-            let (cuts, _) = work.whole(&mut *lane, data.len(), Selected::OnDevice).unwrap();
-            assert!(cuts == expected, "{}, selected there", name());
         }
         if let Some(function) = function {
             let starts = [0].into_iter().chain(cuts.iter().copied());
@@ -137,7 +137,7 @@ pub(crate) fn assert_hashes_like_cpu(
     let mut lane = device.lane(data.len(), Memory::Pinned).unwrap();
     lane.input().copy_from_slice(data);
     // this is what brings the key
-    work.whole(&mut *lane, data.len(), Selected::OnHost).unwrap();
+    work.whole(&mut *lane, data.len()).unwrap();
     let found = work.fingerprints(&mut *lane, ranges).unwrap();
     for (range, found) in ranges.iter().zip(&found) {
         let chunk = &data[range.start..][..range.len];
