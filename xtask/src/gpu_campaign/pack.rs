@@ -63,7 +63,8 @@ pub(super) fn pack(cargo: Cargo, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A script that unpacks what lies beside it, and runs the campaign with that.
+/// A script that unpacks what lies beside it, and runs the campaign with that. A compute-sanitizer of the machine's own
+/// goes before a packed one.
 fn command_text(commit: &Commit, has_sanitizer: bool) -> String {
     let sanitizer = if has_sanitizer { r#" --sanitizer "$sanitizer""# } else { "" };
     format!(
@@ -94,8 +95,13 @@ mod tests {
     #[test]
     fn the_command_unpacks_and_runs_what_lies_beside_it() {
         let commit = Commit { id: "0123".into(), dirty: true };
-        for has_sanitizer in [true, false] {
+        for (has_sanitizer, is_on_path) in [(true, false), (true, true), (false, false)] {
             let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("path");
+            if is_on_path {
+                files::write(&path.join("compute-sanitizer"), b"#!/bin/sh\n", 0o755).unwrap();
+            }
+            let paths = format!("{}:/usr/bin:/bin", path.display());
             let gathered = folder.path().join(PROGRAMS);
             files::write(&gathered.join("xtask"), b"#!/bin/sh\necho \"$@\"\n", 0o755).unwrap();
             files::pack(&gathered, "0").unwrap();
@@ -104,10 +110,12 @@ mod tests {
             let text = command_text(&commit, has_sanitizer);
             files::write(&command, text.as_bytes(), 0o755).unwrap();
             for _ in 0..2 {
-                let said = Command::new(&command).args(["--out", "a b"]).output().unwrap();
+                let mut run = Command::new(&command);
+                let said = run.args(["--out", "a b"]).env("PATH", &paths).output().unwrap();
                 let said = String::from_utf8(said.stdout).unwrap();
                 let at = gathered.display();
-                let sanitizer = format!(" --sanitizer {at}/compute-sanitizer");
+                let place = if is_on_path { &path } else { &gathered };
+                let sanitizer = format!(" --sanitizer {}/compute-sanitizer", place.display());
                 let sanitizer = if has_sanitizer { &sanitizer } else { "" };
                 let expected = format!(
                     "campaign gpu --program {at}/onefold{sanitizer} --commit 0123-dirty --out a b\n"
