@@ -240,7 +240,7 @@ fn bench_gpu_keeps_what_it_measured() {
     let results = &record["results"];
     assert_eq!(number(results, "equal_bytes"), 1 << 20);
     assert_eq!(results["is_complete"], true);
-    assert_eq!(results["steps"].as_array().unwrap().len(), 13);
+    assert_eq!(results["steps"].as_array().unwrap().len(), 14);
     let is_cpu = results["is_cpu"].as_bool().unwrap();
     let notes = record["notes"].to_string();
     assert_eq!(notes.contains("no figure is of a GPU"), is_cpu, "{notes}");
