@@ -160,17 +160,21 @@ impl Chains {
     pub(crate) fn new(
         found: Vec<u32>,
         Range { start, end: len }: Range<usize>,
-        stretch: usize,
+        max: usize,
         room: usize,
     ) -> Result<Self, String> {
+        let stretch = Self::stretch(max, len);
         let chains = Self { found, room, start, stretch };
         for (number, chain) in chains.found.chunks(room).enumerate() {
             let mut before = start + number * stretch;
-            let rises = |&cut: &u32| std::mem::replace(&mut before, cut as usize) < cut as usize;
+            let is_chunk = |&cut: &u32| {
+                let last = std::mem::replace(&mut before, cut as usize);
+                (last + 1..=len.min(last + max)).contains(&(cut as usize))
+            };
             let cuts = chain[1..].get(..chain[0] as usize);
-            if !cuts.is_some_and(|cuts| cuts.iter().all(rises)) || before > len.max(start) {
+            if !cuts.is_some_and(|cuts| cuts.iter().all(is_chunk)) {
                 return Err(format!(
-                    "{} cut-points after byte {} of {len}, expected at most {}, in rising order",
+                    "{} cut-points after byte {} of {len}, expected at most {}, up to {max} bytes apart",
                     chain[0],
                     start + number * stretch,
                     room - 1
@@ -233,10 +237,22 @@ impl Join<'_> {
 mod tests {
     use super::*;
 
-    /// Chains from bytes 0, 100 and 200 of 300.
+    const ROOM: usize = 50;
+
+    /// Chains from bytes 0, 320 and 640 of 700, of chunks of up to 10 bytes. The first two meet at 333.
     fn chains() -> Chains {
-        let found = vec![3, 40, 90, 130, 0, 4, 130, 170, 210, 250, 2, 240, 290, 0, 0];
-        Chains::new(found, 0..300, 100, 5).unwrap()
+        let every_ten = |from: u32, to: u32| (from..=to).step_by(10);
+        let mut found = Vec::new();
+        for chain in [
+            every_ten(7, 327).chain([333]).collect::<Vec<u32>>(),
+            [326].into_iter().chain(every_ten(333, 653)).collect(),
+            every_ten(645, 695).collect(),
+        ] {
+            found.push(chain.len() as u32);
+            found.extend(chain);
+            found.resize(found.len().next_multiple_of(ROOM), 0);
+        }
+        Chains::new(found, 0..700, 10, ROOM).unwrap()
     }
 
     #[test]
@@ -248,27 +264,33 @@ mod tests {
             cuts.push(cut);
         }
         // the second has none in common with the third
-        assert_eq!(cuts, [0, 40, 90, 130, 170, 210, 250]);
-        assert!(!join.meets(250));
-        assert!(join.meets(240));
-        assert_eq!(join.after(240), Some(290));
-        assert_eq!(join.after(290), None);
+        let ends = |from: usize, to: usize| (from..=to).step_by(10);
+        assert!(cuts.iter().copied().eq([0].into_iter().chain(ends(7, 327)).chain(ends(333, 653))));
+        assert!(!join.meets(653));
+        assert!(join.meets(645));
+        assert_eq!(join.after(645), Some(655));
+        assert_eq!(join.after(695), None);
     }
 
     #[test]
     fn a_chain_that_no_cut_point_is_in_is_not_followed() {
         let chains = chains();
         assert_eq!(chains.join().after(20), None);
-        assert_eq!(chains.join().after(100), Some(130));
-        assert_eq!(chains.join().after(299), None);
+        assert_eq!(chains.join().after(320), Some(326));
+        assert_eq!(chains.join().after(699), None);
     }
 
     #[test]
     fn chains_that_no_device_finds_are_refused() {
-        let refused = |found: Vec<u32>| Chains::new(found, 10..300, 100, 4).is_err();
+        let refused = |found: Vec<u32>| Chains::new(found, 10..300, 50, 4).is_err();
         assert!(!refused(vec![2, 40, 90, 7]) && !refused(vec![0, 7, 7, 7]));
-        for found in [[4, 40, 90, 95], [2, 10, 40, 0], [2, 40, 40, 0], [1, 301, 0, 0]] {
+        assert!(!refused(vec![3, 60, 110, 160]));
+        for found in
+            [[4, 40, 90, 95], [2, 10, 40, 0], [2, 40, 40, 0], [1, 61, 0, 0], [2, 60, 111, 0]]
+        {
             assert!(refused(found.to_vec()), "{found:?}");
         }
+        let beyond = Chains::new(vec![1, 301, 0, 0], 299..300, 50, 4);
+        assert!(beyond.unwrap_err().contains("1 cut-points after byte 299 of 300"));
     }
 }

@@ -429,7 +429,7 @@ fn chains(
     ];
     lane.launch(Kernel::SelectLeast, groups, &arguments)?;
     let found = read_u32s(lane, Slot::List, room * groups)?;
-    Chains::new(found, start..len, stretch, room)
+    Chains::new(found, start..len, max, room)
         .map_err(|what| GpuError::Wrong { device: lane.device().to_owned(), what })
 }
 
