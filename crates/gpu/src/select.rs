@@ -269,7 +269,7 @@ mod tests {
         assert!(!join.meets(653));
         assert!(join.meets(645));
         assert_eq!(join.after(645), Some(655));
-        assert_eq!(join.after(695), None);
+        assert_eq!(chains.join().after(695), None);
     }
 
     #[test]
