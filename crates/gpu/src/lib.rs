@@ -25,6 +25,7 @@ mod choice;
 mod cuda;
 mod device;
 mod error;
+mod input;
 mod kept;
 mod kernel;
 mod nvml;
@@ -42,10 +43,11 @@ pub use choice::open_cuda_with;
 pub use choice::{Choice, Listed, Name, list, open};
 pub use device::{Api, Argument, Device, Info, Lane, Memory, Resident, Slot};
 pub use error::GpuError;
+pub use input::ReadAt;
 pub use kept::KeptLanes;
 pub use kernel::{CODE_SIZES, Kernel, SPARE, STRIP, TILE, opencl_source};
 pub use opencl::OpenCl;
-pub use pipeline::{Chunk, OnLoss, Piece, ReadAt, RunError, Settings, Summary, run, run_at};
+pub use pipeline::{Chunk, OnLoss, Piece, RunError, Settings, Summary, run, run_at};
 pub use rates::{
     Decision, Reading, ResidentRates, compared, cpu_chunks, cpu_rate, decide, device_rate,
     lane_time, page_rate, resident_rates, sample, upload_rate,

@@ -13,11 +13,8 @@
 //! them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::num::NonZero;
 use std::ops::Range as Bytes;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -27,10 +24,11 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_cdc::Chunker;
 use onefold_fingerprint::{Fingerprint, Fingerprinter};
 
+use crate::input::{FromPlace, Input, fill};
 use crate::select::{Selector, cut_on_cpu};
 use crate::trace::Clock;
 use crate::work::{MOST, Marks, Room};
-use crate::{Device, GpuError, Lane, Memory, Range, Stage, Trace, Work};
+use crate::{Device, GpuError, Lane, Memory, Range, ReadAt, Stage, Trace, Work};
 
 /// What to do when the device fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,50 +198,6 @@ fn run_input<R: Read + Send>(
     let line = Line::new(chunker, settings, work, segment);
     let seats = line.seats(device, lanes)?;
     line.run(seats, input, store)
-}
-
-/// What can be read at any place, by several threads at once.
-pub trait ReadAt: Sync {
-    /// Reads bytes from byte `at` on: how many; none only at the end.
-    ///
-    /// # Errors
-    /// What the operating system reports.
-    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize>;
-}
-
-impl ReadAt for &[u8] {
-    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
-        let rest = usize::try_from(at).ok().and_then(|at| self.get(at..)).unwrap_or_default();
-        let len = rest.len().min(into.len());
-        into[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
-    }
-}
-
-impl ReadAt for File {
-    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
-        FileExt::read_at(self, into, at)
-    }
-}
-
-/// Where the bytes come from.
-enum Input<'a, R> {
-    /// One byte after another.
-    Stream(R),
-    /// Any place.
-    Places(&'a dyn ReadAt),
-}
-
-impl<R> Input<'_, R> {
-    /// As many lanes as keep a device busy.
-    fn lanes(&self) -> usize {
-        match self {
-            Self::Stream(_) => 4,
-            Self::Places(_) => {
-                std::thread::available_parallelism().map_or(4, NonZero::get).clamp(4, 16)
-            }
-        }
-    }
 }
 
 /// A lane and what becomes of it when the device fails: memory of the host.
@@ -460,7 +414,7 @@ impl<'a> Line<'a> {
     fn read_at(&self, source: &dyn ReadAt, segment: &mut Segment) -> io::Result<()> {
         let &mut Segment { ref mut seat, number, base, known, .. } = segment;
         let input = &mut seat.input()[..self.segment];
-        let mut reader = From { source, at: base };
+        let mut reader = FromPlace { source, at: base };
         let read = self.clock.time(number, Stage::Read, || fill(&mut reader, input));
         let is_end = read.as_ref().map_or(true, |&(_, is_end)| is_end);
         if is_end {
@@ -732,32 +686,4 @@ impl Totals {
             None => self.on_cpu += 1,
         }
     }
-}
-
-/// A reader from byte `at` on.
-struct From<'a> {
-    source: &'a dyn ReadAt,
-    at: u64,
-}
-
-impl Read for From<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.source.read_at(into, self.at)?;
-        self.at += read as u64;
-        Ok(read)
-    }
-}
-
-/// Fills `room` as far as the input goes: how many bytes, and whether the input ended.
-fn fill(reader: &mut impl Read, room: &mut [u8]) -> io::Result<(usize, bool)> {
-    let mut filled = 0;
-    while filled < room.len() {
-        match reader.read(&mut room[filled..]) {
-            Ok(0) => return Ok((filled, true)),
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((filled, false))
 }
