@@ -396,7 +396,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Numbers free seats until the last segment is known. Whoever takes one reads its segment.
+    /// Gives each free seat the number of a segment, until the last segment is known. The thread that takes the seat
+    /// reads the segment.
     fn number(&self, free: &Receiver<Seat>, filled: &Sender<Segment>) {
         let (room, overlap) = (self.segment, self.work.sizes().max());
         for number in 0.. {

@@ -149,8 +149,8 @@ impl Chains {
     /// documentation in onefold-cdc).
     pub(crate) const MORE: usize = 8;
 
-    /// Bytes of a stretch in a buffer of `len`, for chunks of up to `max`: so many that what is searched twice
-    /// counts little, and so few that a buffer has stretches for a whole device.
+    /// Bytes of a stretch in a buffer of `len`, for chunks of up to `max`. In a longer stretch, less is searched
+    /// twice; with shorter ones, more groups are at work.
     pub(crate) fn stretch(max: usize, len: usize) -> usize {
         (32 * max).min(len.max(1))
     }
