@@ -600,13 +600,13 @@ impl<'a> Line<'a> {
         found: Option<&Fingerprint>,
     ) -> Option<String> {
         let Range { start, len } = range;
-        let rest = &bytes[start..];
-        let cut = if is_end { self.chunker.last_cut(rest) } else { self.chunker.next_cut(rest) };
-        if cut != Some(len) {
-            return Some(format!("a chunk of {len} bytes, expected {}", cut.unwrap_or(rest.len())));
+        let cut = cut_on_cpu(self.chunker, bytes, start, is_end);
+        if cut != Some(start + len) {
+            let expected = cut.unwrap_or(bytes.len()) - start;
+            return Some(format!("a chunk of {len} bytes, expected {expected}"));
         }
         let fingerprinter = self.settings.fingerprinter.as_ref()?;
-        let expected = fingerprinter.fingerprint(&rest[..len]);
+        let expected = fingerprinter.fingerprint(&bytes[start..][..len]);
         (found != Some(&expected)).then(|| "a fingerprint that the CPU does not find".into())
     }
 
