@@ -26,7 +26,7 @@ pub(crate) use self::detach::{detach, has_left, remove_left};
 pub(crate) use self::fsck::fsck;
 use crate::cluster::{Reached, Unavailable, about, control_folder};
 use crate::count::count;
-use crate::service::answer::{Answer, Shown, ShownCheck, ShownScrub, Sums};
+use crate::service::answer::{Answer, Shown, ShownCheck, ShownScrub, ShownUnanswered, Sums};
 use crate::service::control::Asking;
 use crate::service::peers;
 use crate::service::request::{NotServed, Offers, Request, block_size_of, ensure_as_made};
@@ -410,6 +410,7 @@ fn joined(whole: Answer, more: Answer) -> Result<Answer> {
             bad: [a.bad, b.bad].concat(),
             more: a.more + b.more,
             unread: a.unread.or(b.unread),
+            unanswered: ShownUnanswered::joined(a.unanswered, b.unanswered),
             cycle: None,
         }),
         (Answer::Sums(a), Answer::Sums(b)) => Answer::Sums(Sums::joined(a, b)),

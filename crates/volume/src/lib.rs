@@ -78,6 +78,6 @@ pub use upkeep::filling::Filling;
 pub use upkeep::maintain::Maintained;
 pub use upkeep::noting::Noting;
 pub use upkeep::repair::Repaired;
-pub use upkeep::scrub::{BadPage, Scrubbed};
+pub use upkeep::scrub::{BadPage, Scrubbed, Unanswered};
 pub use upkeep::upgrade::Upgraded;
 pub use upkeep::whole::{ScrubbedContainer, scrub_shared};

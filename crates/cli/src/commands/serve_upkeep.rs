@@ -12,6 +12,7 @@ use onefold_cluster::{Gateway, LookedOver, OpenShard, wall_clock};
 use onefold_nbd::ExportList;
 use onefold_seal::ObjectId;
 use onefold_store::Cancel;
+use onefold_volume::Unanswered;
 use tracing::{info, warn};
 
 use super::serve::{PAUSE, Upkeep};
@@ -331,6 +332,11 @@ impl Space {
                     warn!(volume, blocks, first, "blocks of a volume are lost");
                 }
                 lost.insert(volume, blocks);
+            }
+            if let Some(Unanswered { pages, problem }) = found.unanswered {
+                warn!(shard = %shard.id(), pages, problem, "pages of damaged containers could not be read");
+                // the next look may find more
+                continue;
             }
             self.told.insert(shard.id(), damage.clone());
         }

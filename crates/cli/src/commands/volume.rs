@@ -152,9 +152,11 @@ Examples:
   onefold volume scrub --pool /srv/pool
 
 With --json: one document with pages, bad (at most 10,000 lost pages), more (the number of further
-lost pages) and unread (why maps could not be read to their end, so that pages were left out, or null). Each bad page has container, slot, problem, blocks (at most 100 that map to it) and
-more_blocks (the number of further blocks). In a cluster cycle says how gateways scrub all containers: cycle (its
-number), begun, ended (when the last complete one ended, or null; seconds since 1970), is_running, containers and
+lost pages), unread (why maps could not be read to their end, so that pages were left out, or null) and
+unanswered (how many pages could not be read just now, and the problem of the first; or null). Each bad
+page has container, slot, problem, blocks (at most 100 that map to it) and more_blocks (the number of
+further blocks). In a cluster cycle says how gateways scrub all containers: cycle (its number), begun,
+ended (when the last complete one ended, or null; seconds since 1970), is_running, containers and
 damaged.";
 
 const STATS_HELP: &str = "\
@@ -687,8 +689,7 @@ impl Scrub {
             Answer::Scrubbed(found) => found,
             other => return Err(strange(&other)),
         };
-        let is_good = found.bad.is_empty() && found.more == 0 && found.unread.is_none();
-        let exit = if is_good { Exit::Fine } else { Exit::Fatal };
+        let exit = if found.is_good() { Exit::Fine } else { Exit::Fatal };
         let mut output = Output::new();
         if console.is_json() {
             output.json_document(&found)?;
@@ -696,6 +697,9 @@ impl Scrub {
             lost_lines(&found.bad).iter().try_for_each(|line| output.line(line))?;
             if let Some(why) = &found.unread {
                 output.line(format!("pages of other blocks were not read: {why}"))?;
+            }
+            if let Some(unanswered) = &found.unanswered {
+                output.line(format!("{}; repeat the scrub", unanswered.line()))?;
             }
             let (good, bad) = (found.pages, found.bad.len() as u64 + found.more);
             let good = count(good, "page is as it was written", "pages are as they were written");

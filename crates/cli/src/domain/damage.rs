@@ -7,7 +7,7 @@ use onefold_cluster::{Gateway, OpenShard, wall_clock};
 use onefold_volume::{BadPage, Scrubbed};
 
 use crate::count::count;
-use crate::service::answer::Answer;
+use crate::service::answer::{Answer, ShownUnanswered};
 use crate::service::request::{self, Offers};
 
 /// `answer`, with what scrubs found of the volumes of `shard`, if it is about damage.
@@ -28,6 +28,8 @@ pub(super) fn told(
     match &mut answer {
         Answer::Checked(checked) => {
             checked.problems.extend(problems(&found));
+            let unanswered = found.unanswered.map(ShownUnanswered::from);
+            checked.problems.extend(unanswered.map(|those| those.line()));
             checked.more += found.more;
         }
         Answer::Sums(sums) => sums.damaged_volumes = lost_volumes(&found).into_keys().collect(),

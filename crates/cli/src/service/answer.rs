@@ -1,11 +1,14 @@
 //! Answers to requests, as the server of a pool sends them and a command shows them.
 
 use anyhow::{Result, anyhow};
-use onefold_volume::{BadPage, Scrubbed, Statistics, Version, VolumeDetails, VolumeInfo};
+use onefold_volume::{
+    BadPage, Scrubbed, Statistics, Unanswered, Version, VolumeDetails, VolumeInfo,
+};
 use serde::{Deserialize, Serialize};
 
 use super::fsck::ShownFsck;
 use super::space::{ShownCycle, ShownStored};
+use crate::count::count;
 
 /// The result of a request.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -140,9 +143,47 @@ pub(crate) struct ShownScrub {
     pub(crate) more: u64,
     /// Why maps could not be read to their end, if so.
     pub(crate) unread: Option<String>,
+    /// Pages that could not be read just now, if so.
+    #[serde(default)]
+    pub(crate) unanswered: Option<ShownUnanswered>,
     /// In a cluster: the scrubs of gateways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cycle: Option<ShownCycle>,
+}
+
+impl ShownScrub {
+    /// Whether all pages were read, and are as they were written.
+    pub(crate) fn is_good(&self) -> bool {
+        let are_good = self.bad.is_empty() && self.more == 0;
+        are_good && self.unread.is_none() && self.unanswered.is_none()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ShownUnanswered {
+    pub(crate) pages: u64,
+    pub(crate) problem: String,
+}
+
+impl ShownUnanswered {
+    /// Those of two shards.
+    pub(crate) fn joined(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(Self { pages: a.pages + b.pages, ..a }),
+            (a, b) => a.or(b),
+        }
+    }
+
+    pub(crate) fn line(&self) -> String {
+        let pages = count(self.pages, "page", "pages");
+        format!("{pages} could not be read, and may be good: {}", self.problem)
+    }
+}
+
+impl From<Unanswered> for ShownUnanswered {
+    fn from(Unanswered { pages, problem }: Unanswered) -> Self {
+        Self { pages, problem }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,7 +202,8 @@ pub(crate) struct ShownBlock {
 }
 
 impl From<Scrubbed> for ShownScrub {
-    fn from(Scrubbed { pages, bad, more, unread, .. }: Scrubbed) -> Self {
+    fn from(found: Scrubbed) -> Self {
+        let Scrubbed { pages, bad, more, unread, unanswered, is_stopped: _ } = found;
         let block = |(volume, block)| ShownBlock { volume, block };
         let page = |one: BadPage| ShownPage {
             container: one.container,
@@ -170,7 +212,9 @@ impl From<Scrubbed> for ShownScrub {
             blocks: one.blocks.into_iter().map(block).collect(),
             more_blocks: one.more_blocks,
         };
-        Self { pages, bad: bad.into_iter().map(page).collect(), more, unread, cycle: None }
+        let bad = bad.into_iter().map(page).collect();
+        let unanswered = unanswered.map(Into::into);
+        Self { pages, bad, more, unread, unanswered, cycle: None }
     }
 }
 
@@ -292,4 +336,31 @@ pub(super) fn sorted(mut names: Vec<String>) -> Vec<String> {
 
 pub(super) fn ratio(of: u64, by: u64) -> f64 {
     if by == 0 { 1.0 } else { of as f64 / by as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_without_an_answer_are_neither_good_nor_lost() {
+        let unanswered = Some(Unanswered { pages: 1, problem: "no answer".into() });
+        let some = ShownScrub::from(Scrubbed { pages: 7, unanswered, ..Scrubbed::default() });
+        assert!(!some.is_good());
+        assert_eq!((&some.bad[..], some.more), (&[][..], 0));
+        let line = some.unanswered.as_ref().unwrap().line();
+        assert_eq!(line, "1 page could not be read, and may be good: no answer");
+        let both = ShownUnanswered::joined(some.unanswered.clone(), some.unanswered.clone());
+        assert_eq!(both.map(|both| both.pages), Some(2));
+        for (a, b) in [(some.unanswered.clone(), None), (None, some.unanswered.clone())] {
+            assert_eq!(ShownUnanswered::joined(a, b), some.unanswered);
+        }
+    }
+
+    #[test]
+    fn a_gateway_of_an_earlier_version_may_answer_without_them() {
+        let said = r#"{"pages":7,"bad":[],"more":0,"unread":null}"#;
+        let shown: ShownScrub = serde_json::from_str(said).unwrap();
+        assert!(shown.is_good());
+    }
 }

@@ -9,6 +9,7 @@ use crate::containers::entry::MAX_PAGE;
 use crate::containers::located::{Located, Wanted, read_all};
 use crate::engine::parts::Engine;
 use crate::engine::walk::{Step, Walk};
+use crate::error::VolumeError;
 use crate::ids::{Handle, SharedName, VolumeId, container_name};
 use crate::pool::open::Pool;
 use crate::state::bits::Bits;
@@ -37,8 +38,27 @@ pub struct Scrubbed {
     /// Why a part of a map could not be read, if so: pages that only such parts name were not read.
     /// [`Pool::check`] tells of each.
     pub unread: Option<String>,
+    /// Pages that could not be read just now, if so, which says nothing of them: the next scrub may read
+    /// them.
+    pub unanswered: Option<Unanswered>,
     /// Whether it was stopped before its end.
     pub is_stopped: bool,
+}
+
+impl Scrubbed {
+    /// Whether all was read, and is as it was written.
+    pub fn is_good(&self) -> bool {
+        *self == Self { pages: self.pages, ..Self::default() }
+    }
+}
+
+/// Pages that a file system or a service did not give just now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unanswered {
+    /// How many.
+    pub pages: u64,
+    /// Why the first of them was not read.
+    pub problem: String,
 }
 
 /// A page that is lost, and who has it.
@@ -104,6 +124,7 @@ impl Pool {
         let read = engine.scrub_mapped(&go_on, is_wanted, &mut scrubbed.pages, &mut lost);
         scrubbed.is_stopped = read.and_then(|()| engine.who_has(&go_on, &mut lost)).is_none();
         scrubbed.unread = lost.unread.take();
+        scrubbed.unanswered = lost.unanswered.take();
         scrubbed.more = lost.more;
         if scrubbed.is_stopped {
             scrubbed.more += lost.pages.len() as u64;
@@ -134,6 +155,8 @@ struct Lost {
     gone: Bits,
     /// Why maps could not be read, if so, or the first part of them that could not.
     unread: Option<String>,
+    /// Pages that nothing is known of.
+    unanswered: Option<Unanswered>,
 }
 
 impl Lost {
@@ -150,6 +173,16 @@ impl Lost {
         let (shared, blocks) = (None, Vec::new());
         let bad = BadPage { container, shared, slot, problem, blocks, more_blocks: 0 };
         self.pages.insert(page, bad);
+    }
+
+    fn note(&mut self, page: Handle, why: NotGood) {
+        match why {
+            NotGood::Gone => self.gone.set(page),
+            NotGood::Unanswered(problem) => {
+                self.unanswered.get_or_insert(Unanswered { pages: 0, problem }).pages += 1;
+            }
+            NotGood::Undescribed(problem) | NotGood::Wrong(problem) => self.add(page, || problem),
+        }
     }
 
     /// The next steps of a walk. What cannot be read is noted.
@@ -173,10 +206,20 @@ impl Lost {
 enum NotGood {
     /// Its container went meanwhile.
     Gone,
-    /// It could not be read just now.
-    Unread(String),
+    /// It could not be read just now, and is perhaps good.
+    Unanswered(String),
+    /// What says where it is, and what it should be, cannot be read.
+    Undescribed(String),
     /// It is lost.
     Wrong(String),
+}
+
+impl NotGood {
+    /// What `error` says of a page: `lasting`, unless the next attempt may go well.
+    fn because(error: &VolumeError, lasting: fn(String) -> Self) -> Self {
+        let kind = if error.may_pass() { Self::Unanswered } else { lasting };
+        kind(with_causes(error))
+    }
 }
 
 /// A page that can be read.
@@ -277,21 +320,23 @@ impl Engine {
             Ok(None) if self.state().pages.file(number).is_some_and(|file| file.is_foreign()) => {
                 return;
             }
-            Ok(None) => return pages.for_each(|page| lost.gone.set(page)),
-            Err(error) => return pages.for_each(|page| lost.add(page, || with_causes(&error))),
+            Ok(None) => return pages.for_each(|page| lost.note(page, NotGood::Gone)),
+            Err(error) => {
+                let why = || NotGood::because(&error, NotGood::Undescribed);
+                return pages.for_each(|page| lost.note(page, why()));
+            }
         };
         let pages: Vec<Handle> = pages.collect();
         for pages in pages.chunks(TOGETHER) {
             for (&page, found) in pages.iter().zip(self.scrub_pages(pages, &directory)) {
-                match found {
-                    Ok(()) => *good += 1,
-                    Err(NotGood::Gone) => lost.gone.set(page),
-                    Err(NotGood::Unread(problem)) => lost.add(page, || problem),
-                    Err(NotGood::Wrong(problem)) => {
-                        self.state().pages.note_bad(page);
-                        lost.add(page, || problem);
-                    }
+                let Err(why) = found else {
+                    *good += 1;
+                    continue;
+                };
+                if let NotGood::Wrong(_) = why {
+                    self.state().pages.note_bad(page);
                 }
+                lost.note(page, why);
             }
         }
     }
@@ -300,27 +345,22 @@ impl Engine {
     fn scrub_pages(&self, pages: &[Handle], directory: &Directory) -> Vec<Result<(), NotGood>> {
         let mut found = Vec::with_capacity(pages.len());
         let mut there = Vec::with_capacity(pages.len());
-        {
-            for (at, &page) in pages.iter().enumerate() {
-                let chunk = expected(directory, page);
-                let located = |chunk| match self.paged(|state| state.pages.locate(page)) {
-                    Ok(located) => Ok((chunk, located.ok_or(NotGood::Gone)?)),
-                    Err(error) => Err(NotGood::Unread(with_causes(&error))),
-                };
-                found.push(chunk.and_then(located).map(|(chunk, located)| {
-                    there.push(There { at, chunk, located });
-                }));
-            }
+        for (at, &page) in pages.iter().enumerate() {
+            let chunk = expected(directory, page);
+            let located = |chunk| match self.paged(|state| state.pages.locate(page)) {
+                Ok(located) => Ok((chunk, located.ok_or(NotGood::Gone)?)),
+                Err(error) => Err(NotGood::because(&error, NotGood::Undescribed)),
+            };
+            found.push(chunk.and_then(located).map(|(chunk, located)| {
+                there.push(There { at, chunk, located });
+            }));
         }
         let mut buffers: Vec<Vec<u8>> =
             there.iter().map(|one| vec![0; one.chunk.len as usize]).collect();
         let each = there.iter().zip(&mut buffers);
         let wanted = each.map(|(one, into)| Wanted { at: one.at, located: &one.located, into });
         for (at, error) in read_all(wanted.collect()) {
-            found[at] = Err(match error.may_pass() {
-                true => NotGood::Unread(with_causes(&error)),
-                false => NotGood::Wrong(with_causes(&error)),
-            });
+            found[at] = Err(NotGood::because(&error, NotGood::Wrong));
         }
         let bytes: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
         let mut fingerprints = Vec::with_capacity(bytes.len());
