@@ -261,6 +261,10 @@ pub struct Decision {
 
 /// Bytes that [`decide`] tries a device with.
 const SAMPLE: usize = 32 << 20;
+/// Bytes that it tries one with before: a device that is far slower than a core would take a minute for all.
+const FIRST: usize = 1 << 20;
+/// Bytes a second of which a core cuts and fingerprints many times as many.
+const HOPELESS: f64 = 20e6;
 
 /// Opens the device that was chosen, or finds out whether one is faster than `threads` threads of the CPU.
 ///
@@ -318,7 +322,9 @@ fn fastest(
             }
             let opened = open(Name { api, number: info.number });
             let tried = opened.map_err(RunError::from).and_then(|device| {
-                let rate = device_rate(&*device, chunker, settings, &bytes, reading, 1)?;
+                let rate = |data| device_rate(&*device, chunker, settings, data, reading, 1);
+                let first = rate(&bytes[..FIRST])?;
+                let rate = if first < HOPELESS { first } else { rate(&bytes)? };
                 Ok((device, rate))
             });
             match tried {

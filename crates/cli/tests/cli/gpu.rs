@@ -199,8 +199,9 @@ fn what_is_wrong_with_a_gpu_is_said_with_what_to_do_and_auto_uses_the_cpu() {
         run("chunk data --device cuda").expect(1).says(&[says]);
         let auto = run("chunk data --device auto --verbose").expect(0);
         assert_eq!(auto.stdout, cpu, "{wrong}");
-        assert!(auto.stderr.contains("the CPU is used"), "{wrong}: {auto:#?}");
-        // what is tried first takes little memory: there the CPU is used because it is faster
+        // what is tried first takes little memory: there the CPU is used because it is faster, or for the rest
+        let is_left = wrong == "memory" && auto.stderr.contains("the CPU did the rest");
+        assert!(is_left || auto.stderr.contains("the CPU is used"), "{wrong}: {auto:#?}");
         assert!(wrong == "memory" || auto.stderr.contains(says), "{wrong}: {auto:#?}");
     }
 }
