@@ -1,9 +1,11 @@
 //! A way to a server that is cut after a number of bytes: a TCP proxy on loopback.
 
+use std::fmt;
 use std::io::{Read, Write};
+use std::iter;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// A proxy that hands all bytes on, and cuts a connection when it is told to.
@@ -16,15 +18,19 @@ pub struct Cutter {
 #[derive(Debug)]
 struct Shared {
     server: SocketAddr,
-    /// How many bytes pass, in both directions together, before a connection is cut.
-    left: AtomicU64,
+    cuts: Mutex<Cuts>,
     passed: AtomicU64,
     connections: AtomicU64,
     is_gone: AtomicBool,
 }
 
-/// Never reached.
-const NEVER: u64 = u64::MAX / 2;
+/// When connections are cut.
+struct Cuts {
+    /// How many bytes pass, in both directions together, before one is cut; `None` for all.
+    left: Option<u64>,
+    /// How many pass before each later cut.
+    later: Box<dyn Iterator<Item = u64> + Send>,
+}
 
 impl Cutter {
     /// Starts to listen, and hands on to `server`. It ends with the test's process.
@@ -33,7 +39,7 @@ impl Cutter {
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
             server,
-            left: AtomicU64::new(NEVER),
+            cuts: Mutex::new(Cuts { left: None, later: Box::new(iter::empty()) }),
             passed: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             is_gone: AtomicBool::new(false),
@@ -54,12 +60,14 @@ impl Cutter {
 
     /// Cuts one connection, that over which the byte after `bytes` more of them would pass.
     pub fn cut_after(&self, bytes: u64) {
-        self.shared.left.store(bytes, Ordering::SeqCst);
+        self.cut_after_each(iter::once(bytes));
     }
 
-    /// Whether the cut that was asked for is still to come.
-    pub fn is_armed(&self) -> bool {
-        self.shared.left.load(Ordering::SeqCst) < NEVER / 2
+    /// Cuts a connection after the first number of bytes, another after the second number more, and so on.
+    pub fn cut_after_each(&self, mut bytes: impl Iterator<Item = u64> + Send + 'static) {
+        let left = bytes.next();
+        *self.shared.cuts.lock().expect("no thread panics with it") =
+            Cuts { left, later: Box::new(bytes) };
     }
 
     /// Ends every connection at its next byte, and each new one, until told otherwise.
@@ -89,6 +97,8 @@ impl Shared {
         for (from, to) in [(&client, &server), (&server, &client)] {
             let ends = from.try_clone().and_then(|from| Ok((from, to.try_clone()?)));
             let (from, to) = ends.expect("a socket can be cloned");
+            // or a short message waits until an acknowledgement that is late on purpose
+            to.set_nodelay(true).expect("a socket can be told so");
             let shared = Arc::clone(self);
             thread::spawn(move || shared.pass(from, to));
         }
@@ -98,21 +108,43 @@ impl Shared {
         let mut bytes = vec![0; 16 << 10];
         loop {
             let count = from.read(&mut bytes).unwrap_or(0) as u64;
-            let take = |left: u64| Some(left.saturating_sub(count));
-            let before = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
-            let before = before.expect("the update has a value");
-            let is_cut = count > 0 && before < count || self.is_gone.load(Ordering::SeqCst);
-            if is_cut && before < count {
-                self.left.store(NEVER, Ordering::SeqCst);
-            }
-            let passing = if is_cut { before.min(count) } else { count };
+            // or the sender of short messages waits for an acknowledgement; the system forgets this again
+            #[cfg(target_os = "linux")]
+            let _ = rustix::net::sockopt::set_tcp_quickack(&from, true);
+            let passing = match self.is_gone.load(Ordering::SeqCst) {
+                true => 0,
+                false => self.cuts.lock().expect("no thread panics with it").pass(count),
+            };
             self.passed.fetch_add(passing, Ordering::SeqCst);
             let passed = to.write_all(&bytes[..passing as usize]);
-            if count == 0 || is_cut || passed.is_err() {
+            if count == 0 || passing < count || passed.is_err() {
                 // Both threads of the connection end.
                 drop((from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both)));
                 return;
             }
         }
+    }
+}
+
+impl Cuts {
+    /// How many of `count` bytes pass; with fewer than all the connection is cut.
+    fn pass(&mut self, count: u64) -> u64 {
+        match self.left {
+            None => count,
+            Some(left) if left >= count => {
+                self.left = Some(left - count);
+                count
+            }
+            Some(left) => {
+                self.left = self.later.next();
+                left
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Cuts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Cuts").field("left", &self.left).finish_non_exhaustive()
     }
 }

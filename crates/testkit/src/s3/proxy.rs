@@ -250,8 +250,7 @@ impl Shared {
     ) -> io::Result<()> {
         request.set("Connection", "close");
         let mut server = TcpStream::connect(self.server)?;
-        server.write_all(&request.bytes())?;
-        server.write_all(body)?;
+        server.write_all(&[&request.bytes()[..], body].concat())?;
         let mut from_server = BufReader::new(server);
         let Some(mut answer) = Head::read(&mut from_server)? else {
             return client.shutdown(Shutdown::Both);
