@@ -1,9 +1,7 @@
 //! Journals of shards in Ceph itself: they keep the contract, and nothing that was acknowledged is lost,
 //! whoever takes a shard over and whatever becomes of Ceph's servers.
 
-#[path = "common/shards.rs"]
-#[allow(dead_code, reason = "not all of it is used here")]
-mod shards;
+mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -14,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use common::shards::{self, Space, expect_sound, image, put};
 use onefold_backend::rados::{CephOptions, Query, RadosCluster, RadosPool, Update};
 use onefold_cluster::containers::fsck;
 use onefold_cluster::{Domain, JournalSizes, RadosJournals, detach};
@@ -22,7 +21,6 @@ use onefold_testkit::ceph::{Ceph, ERASURE_CODED, REPLICATED};
 use onefold_testkit::skip;
 use onefold_volume::conformance::{self, take};
 use onefold_volume::{Hash, Metadata, Shard, VolumeError, Writer};
-use shards::{Space, expect_sound, image, put};
 
 const SHARD: Shard = Shard::of(ObjectId::from_bytes([7; 16]));
 const OTHER: Shard = Shard::of(ObjectId::from_bytes([8; 16]));

@@ -1,14 +1,12 @@
 //! A gateway with hundreds of small shards.
 
-#[path = "common/domain.rs"]
-#[allow(dead_code, reason = "the other test needs more of it")]
-mod domain;
+mod common;
 
 use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
 
-use domain::{Moved, domain, node, read, write};
+use common::domain::{Moved, domain, node, read, write};
 
 const SHARDS: u64 = 300;
 

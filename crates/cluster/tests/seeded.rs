@@ -3,37 +3,13 @@
 //!
 //! Bugs are switched on for the whole process, so this file has one test.
 
-#[path = "common/care.rs"]
-mod care;
-#[path = "common/domain.rs"]
-#[allow(dead_code, reason = "the other test needs more of it")]
-mod domain;
-#[path = "common/handover.rs"]
-mod handover;
-#[path = "common/history.rs"]
-mod history;
-#[path = "common/partitions.rs"]
-mod partitions;
-#[path = "common/racing.rs"]
-mod racing;
-#[path = "common/scenes.rs"]
-#[allow(dead_code, reason = "not all of it is used here")]
-mod scenes;
-#[path = "common/shards.rs"]
-#[allow(dead_code, reason = "not all of it is used here")]
-mod shards;
-#[path = "common/sharing.rs"]
-#[allow(dead_code, reason = "not all of it is used here")]
-mod sharing;
-#[path = "common/turns.rs"]
-mod turns;
-#[path = "common/world.rs"]
-mod world;
+mod common;
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
+use common::racing::{Tally, race};
+use common::{care, handover, scenes, sharing, world};
 use onefold_cluster::seeded::{self, Bug};
-use racing::{Tally, race};
 
 /// Races that are run at most until a bug is caught.
 const SEEDS: u64 = 3_000;

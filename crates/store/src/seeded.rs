@@ -124,10 +124,10 @@ impl Bug {
 
 static WORDS_ARE_SHORT: AtomicBool = AtomicBool::new(false);
 
-/// Lets one object name one snapshot of a client at most, for the whole process.
+/// Lets one object name one snapshot of a client at most, for the whole process, or as many as ever.
 #[cfg(feature = "seeded-bugs")]
-pub fn shorten_words() {
-    WORDS_ARE_SHORT.store(true, Ordering::SeqCst);
+pub fn shorten_words(are_short: bool) {
+    WORDS_ARE_SHORT.store(are_short, Ordering::SeqCst);
 }
 
 pub(crate) fn are_words_short() -> bool {

@@ -4,20 +4,12 @@
 //! Bugs are switched on for the whole process, so this file has one test.
 
 mod common;
-#[path = "common/dying.rs"]
-mod dying;
-#[path = "common/lost.rs"]
-mod lost;
-#[path = "common/retried.rs"]
-mod retried;
-#[path = "common/shards.rs"]
-mod shards;
-#[path = "common/takeover.rs"]
-mod takeover;
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
 use onefold_volume::seeded::{self, Bug};
+
+use common::{crash, dying, lost, shards, takeover};
 
 /// Scripts that are tried at most until a bug is caught.
 const SEEDS: u64 = 60;
@@ -28,7 +20,7 @@ const OF_SHARING: [Bug; 4] =
 
 /// Half of the scripts meet a quota.
 fn cut(seed: u64) {
-    common::cut_everywhere(seed, 6, (seed % 2 == 1).then_some(40_000), &|_, _| {});
+    crash::cut_everywhere(seed, 6, (seed % 2 == 1).then_some(40_000), &|_, _| {});
 }
 
 /// What each bug is looked for by.

@@ -452,9 +452,7 @@ fn a_gateway_that_is_late_again_and_again_is_left_alone_for_a_while() {
     assert_eq!(find(PATIENCE), Some(vec![None]));
     slow.is_slow.store(true, Ordering::Relaxed);
     for _ in 0..8 {
-        let start = Instant::now();
         assert_eq!(find(Duration::from_millis(10)), None);
-        assert!(start.elapsed() < Duration::from_secs(2));
     }
     slow.is_slow.store(false, Ordering::Relaxed);
     assert_eq!(find(PATIENCE), None, "it is not asked");

@@ -15,8 +15,8 @@ use onefold_cluster::{
 };
 use onefold_volume::Options;
 
-use crate::domain::{self, Clients, Moved, about, owner};
-use crate::shards::{MemoryHints, image};
+use super::domain::{self, Clients, Moved, about, owner};
+use super::shards::{MemoryHints, image};
 
 const PAGE: usize = 4096;
 const MINUTE: u64 = 60_000;
@@ -488,6 +488,30 @@ pub(crate) fn what_a_scrub_finds_in_an_open_container_is_noted() {
     assert_eq!(a.damage_in(&shard, &|| true).unwrap().bad.len(), 1);
 }
 
+/// Pages of a container that is not sealed yet, and that a scrub could not read, are noted by nobody.
+pub(crate) fn pages_without_an_answer_are_not_noted_as_damage() {
+    let cluster = Cluster::new();
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let silent = Arc::clone(&is_silent);
+    let client: Arc<dyn RadosPool> =
+        Arc::new(FatedRados::new(Arc::clone(&cluster.pool), move |object, update| {
+            let is_page = object.contains(".container.") && update.is_none();
+            if is_page && silent.load(Ordering::SeqCst) { Fate::Lost } else { Fate::Answered }
+        }));
+    let a = cluster.gateway_by(&client, "a");
+    let shard = create(&a, "disk", &image(1, 10));
+    let containers = Containers::new(Arc::clone(&cluster.pool));
+    let is_open = |name| containers.look(name).unwrap().unwrap().sealed.is_none();
+    assert!(cluster.containers().keys().all(is_open));
+    is_silent.store(true, Ordering::SeqCst);
+    let found = shard.pool().scrub();
+    is_silent.store(false, Ordering::SeqCst);
+    assert_eq!(found.unanswered.as_ref().map(|those| those.pages), Some(10), "{found:?}");
+    assert_eq!(a.note_scrubbed(&found, MINUTE, &|_| true).unwrap(), 0);
+    assert_eq!(cluster.care().damage().unwrap(), []);
+    assert!(shard.pool().scrub().is_good());
+}
+
 /// Damage that could not be noted is found again in the same cycle.
 pub(crate) fn damage_without_an_answer_is_noted_by_the_next_step() {
     let cluster = Cluster::new();
@@ -557,6 +581,7 @@ pub(crate) fn all() {
     what_a_dead_gateway_had_begun_to_scrub_another_one_reads_and_it_counts_once();
     what_a_scrub_of_one_shard_finds_is_noted_for_all();
     what_a_scrub_finds_in_an_open_container_is_noted();
+    pages_without_an_answer_are_not_noted_as_damage();
     damage_without_an_answer_is_noted_by_the_next_step();
     what_is_stored_during_a_count_counts();
 }

@@ -9,7 +9,7 @@ use onefold_backend::rados::{Fate, FatedRados, RadosPool};
 use onefold_cluster::{Reached, Shards};
 use onefold_testkit::SplitMix64;
 
-use crate::domain::{Moved, Node, domain, read, try_node, write};
+use super::domain::{Moved, Node, domain, read, try_node, write};
 
 const NODES: usize = 3;
 const VOLUMES: usize = 2;

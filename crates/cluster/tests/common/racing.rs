@@ -11,7 +11,7 @@ use onefold_cluster::{JournalSizes, RadosJournals};
 use onefold_seal::ObjectId;
 use onefold_volume::{Known, Metadata, Shard, Taken, VolumeError, Writer};
 
-use crate::turns::Turns;
+use super::turns::Turns;
 
 const SHARD: Shard = Shard::of(ObjectId::from_bytes([7; 16]));
 const GATEWAYS: usize = 3;

@@ -10,7 +10,7 @@ use onefold_cluster::hints::ContainerName;
 use onefold_cluster::{SharedShard, detach, detach_while, open_shard};
 use onefold_volume::VolumeError;
 
-use crate::shards::{Space, expect, expect_sound, id, image, options, put};
+use super::shards::{Space, expect, expect_sound, id, image, options, put};
 
 const PAGE: usize = 4096;
 

@@ -155,5 +155,5 @@ pub(crate) fn expect(shard: &SharedShard, name: &str, bytes: &[u8]) {
 pub(crate) fn expect_sound(shard: &SharedShard) {
     assert_eq!(shard.pool().check(), Vec::<String>::new());
     let scrubbed = shard.pool().scrub();
-    assert!(scrubbed.bad.is_empty() && scrubbed.unread.is_none(), "{scrubbed:?}");
+    assert!(scrubbed.is_good(), "{scrubbed:?}");
 }

@@ -24,10 +24,10 @@ use onefold_cluster::{
 use onefold_seal::ObjectId;
 use onefold_volume::{Codec, Hash, Options, VolumeError};
 
-use crate::history::{Did, Seen, violation};
-use crate::partitions::{Cut, CutHints, Partitions};
-use crate::shards::MemoryHints;
-use crate::turns::Turns;
+use super::history::{Did, Seen, violation};
+use super::partitions::{Cut, CutHints, Partitions};
+use super::shards::MemoryHints;
+use super::turns::Turns;
 
 const GATEWAYS: usize = 3;
 /// How often each process is started.

@@ -241,22 +241,37 @@ pub fn try_restore(
     restore_to(tempfile::tempdir().unwrap(), repository, snapshot, options)
 }
 
+/// Restores over what is in `target`, and gives the issues that were told.
+pub fn restore_over(
+    repository: &Repository,
+    snapshot: &Snapshot,
+    target: &Path,
+    options: &restore::Options,
+) -> (restore::Report, Vec<String>) {
+    try_restore_over(repository, snapshot, target, options).unwrap()
+}
+
+fn try_restore_over(
+    repository: &Repository,
+    snapshot: &Snapshot,
+    target: &Path,
+    options: &restore::Options,
+) -> Result<(restore::Report, Vec<String>), StoreError> {
+    let issues = Issues::default();
+    let (progress, cancel) = (issues.progress(), Cancel::default());
+    let root = &snapshot.root;
+    let report = restore::restore(repository, root, target, options, &progress, &cancel)?;
+    Ok((report, issues.all()))
+}
+
 fn restore_to(
     folder: TempDir,
     repository: &Repository,
     snapshot: &Snapshot,
     options: &restore::Options,
 ) -> Result<Restored, StoreError> {
-    let issues = Issues::default();
-    let report = restore::restore(
-        repository,
-        &snapshot.root,
-        folder.path(),
-        options,
-        &issues.progress(),
-        &Cancel::default(),
-    )?;
-    Ok(Restored { folder, report, issues: issues.all() })
+    let (report, issues) = try_restore_over(repository, snapshot, folder.path(), options)?;
+    Ok(Restored { folder, report, issues })
 }
 
 /// What a snapshot restores to; fails if any of it cannot be restored.

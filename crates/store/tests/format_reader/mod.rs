@@ -2,7 +2,7 @@
 #![allow(unreachable_pub, reason = "a module of a test crate")]
 
 mod fields;
-mod keys;
+pub mod keys;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

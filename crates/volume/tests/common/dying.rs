@@ -300,7 +300,8 @@ impl Scene {
         };
         assert!(damage.is_empty(), "{context}: {damage:?}");
         assert_eq!(pool.check(), Vec::<String>::new(), "{context}");
-        assert_eq!(pool.scrub().bad, [], "{context}");
+        let scrubbed = pool.scrub();
+        assert!(scrubbed.is_good(), "{context}: {scrubbed:?}");
         let found = pool.volumes();
         registers.expect_volumes(found.iter().map(|one| one.name.clone()), context);
         for one in &found {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::retried::take_turns;
-use crate::shards::Shards;
+use super::retried::take_turns;
+use super::shards::Shards;
 
 /// Pools take turns at `shards`. How many requests went wrong.
 pub(crate) fn lose_answers(seed: u64, shards: Shards) -> u64 {
