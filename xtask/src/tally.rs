@@ -20,17 +20,31 @@ pub(crate) struct Tally {
     counts: Counts,
     passed: Vec<String>,
     failed: Vec<String>,
+    /// Name of a failed test to the first lines that it printed.
+    said: BTreeMap<String, Vec<String>>,
+    /// The test whose output is being read.
+    saying: Option<String>,
     /// Name to reason.
     skips: BTreeMap<String, String>,
 }
+
+/// How many lines of a failed test are kept: its panic stands first, and the summary stays short.
+const SAID_LINES: usize = 12;
+
+/// How many characters of each of them.
+const SAID_CHARS: usize = 300;
 
 impl Tally {
     /// Takes one line of a test binary's output; most lines say nothing.
     pub(crate) fn read_output_line(&mut self, line: &str) {
         if let Some(result) = line.strip_prefix("test result: ") {
+            self.saying = None;
             self.counts.passed += number_before(result, " passed");
             self.counts.failed += number_before(result, " failed");
             self.counts.skipped += number_before(result, " ignored");
+            return;
+        }
+        if self.read_failure_line(line) {
             return;
         }
         let Some((name, outcome)) =
@@ -48,6 +62,25 @@ impl Tally {
             }
             _ => {}
         }
+    }
+
+    /// Keeps a line that a failed test printed: its harness shows those below the names of all tests. False
+    /// for any other line.
+    fn read_failure_line(&mut self, line: &str) -> bool {
+        let begun = line.strip_prefix("---- ").and_then(|line| line.strip_suffix(" stdout ----"));
+        if let Some(name) = begun {
+            self.saying = Some(name.to_owned());
+        } else if line == "failures:" {
+            self.saying = None;
+        } else if let Some(name) = &self.saying
+            && !line.trim().is_empty()
+        {
+            let said = self.said.entry(name.clone()).or_default();
+            if said.len() < SAID_LINES {
+                said.push(line.chars().take(SAID_CHARS).collect());
+            }
+        }
+        self.saying.is_some()
     }
 
     /// Takes one line of the output of Maven's test runner, which sums up each class.
@@ -107,6 +140,7 @@ impl Tally {
         self.counts.skipped += other.counts.skipped;
         self.passed.extend(other.passed.into_iter().map(named));
         self.failed.extend(other.failed.into_iter().map(named));
+        self.said.extend(other.said.into_iter().map(|(name, lines)| (named(name), lines)));
         self.skips.extend(other.skips.into_iter().map(|(name, reason)| (named(name), reason)));
     }
 
@@ -124,6 +158,11 @@ impl Tally {
     /// Names of the tests that failed.
     pub(crate) fn failed(&self) -> &[String] {
         &self.failed
+    }
+
+    /// The first lines that the failed test `name` printed.
+    pub(crate) fn said(&self, name: &str) -> &[String] {
+        self.said.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// Name and reason of each skip.
@@ -163,6 +202,17 @@ test zero_is_refused - should panic ... ok
 test long_run ... ignored, takes an hour
 test broken ... FAILED
 
+failures:
+
+---- broken stdout ----
+
+thread 'broken' panicked at src/lib.rs:1:2:
+one is not two
+test two ... ok
+
+failures:
+    broken
+
 test result: FAILED. 3 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s
    Doc-tests onefold_cdc
 test crates/cdc/src/lib.rs - cut_points (line 12) ... ok
@@ -182,6 +232,21 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(tally.counts(), Counts { passed: 4, failed: 1, skipped: 1 });
         assert_eq!(tally.failed(), ["broken"]);
         assert_eq!(tally.skips().collect::<Vec<_>>(), [("long_run", "takes an hour")]);
+    }
+
+    #[test]
+    fn the_first_lines_of_a_failed_test_are_kept() {
+        let mut tally = tally("");
+        let said =
+            ["thread 'broken' panicked at src/lib.rs:1:2:", "one is not two", "test two ... ok"];
+        assert_eq!(tally.said("broken"), said);
+        assert_eq!(tally.said("long_run"), [""; 0]);
+        tally.read_output_line("---- long stdout ----");
+        (0..100).for_each(|_| tally.read_output_line(&"é".repeat(1_000)));
+        assert_eq!(tally.said("long"), vec!["é".repeat(SAID_CHARS); SAID_LINES]);
+        let mut sum = Tally::default();
+        sum.add("aarch64", tally);
+        assert_eq!(sum.said("aarch64: broken"), said);
     }
 
     #[test]
