@@ -99,7 +99,16 @@ pub(crate) fn plays(seeds: u32, out: Option<&Path>) -> Result<()> {
     outcome.note("built as the tests are, with overflow checks and debug assertions");
     outcome.run(
         Command::new("cargo")
-            .args(["test", "-p", "onefold-store", "--test", "interleaved", "--", "--nocapture"])
+            .args([
+                "test",
+                "-p",
+                "onefold-store",
+                "--test",
+                "store",
+                "--",
+                "--nocapture",
+                "interleaved::",
+            ])
             .env("ONEFOLD_SEEDS", seeds.to_string())
             .current_dir(workspace::root()),
         |line| line.contains(" orders of ").then(|| line.to_owned()),

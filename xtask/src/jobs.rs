@@ -48,7 +48,9 @@ pub(crate) fn run(
         }
         tell(&mut command);
         // Maven itself; the tests' own limit is in pom.xml
-        command.current_dir(workspace::root().join("jvm")).env("MAVEN_OPTS", "-Xmx1g");
+        command
+            .current_dir(workspace::root().join("jvm"))
+            .env("MAVEN_OPTS", "-Xmx1g -XX:+UseSerialGC");
         let succeeded = stream(&mut command, &mut |line| counts.read_maven_line(line));
         if !succeeded.unwrap_or_else(|error| {
             println!("test: mvn: {error}");

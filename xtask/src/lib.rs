@@ -53,6 +53,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use crate::area::Area;
+use crate::tidy::Docstrings;
 use crate::workspace::Cargo;
 
 /// Developer commands of Onefold.
@@ -245,7 +246,7 @@ pub fn run() -> ExitCode {
         }
         Command::Tidy { manifest_path } => {
             let manifest = manifest_path.unwrap_or_else(|| workspace::root().join("Cargo.toml"));
-            return if tidy::run(Cargo::default(), &manifest) {
+            return if tidy::run(Cargo::default(), &manifest, Docstrings::Checked) {
                 ExitCode::SUCCESS
             } else {
                 ExitCode::FAILURE

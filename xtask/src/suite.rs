@@ -2,21 +2,24 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use std::thread;
 use std::time::Instant;
 
 use crate::area::{self, Area};
 use crate::emulate::{self, Target};
 use crate::tally::{Counts, Tally};
+use crate::tidy::{self, Docstrings};
 use crate::workspace::{self, Cargo};
 use crate::{
     azure_server, cluster_demo, dataset, dist, gpu_kernels, guest_kernel, instructions, jobs,
-    old_program, programs, s3_server, tidy, wheel,
+    old_program, programs, s3_server, wheel,
 };
 
-/// The profile the tests are built with. Dependencies are optimised in it, the workspace a little:
-/// the tests that drive the built program over hundreds of megabytes need that, and keep the
+/// The profile the tests are built with. What hashes, encrypts and compresses is optimised in it,
+/// the rest a little: the tests that drive the built program over hundreds of megabytes need that, and keep the
 /// overflow checks and debug assertions that release drops.
 const TEST_PROFILE: &str = "dev";
 
@@ -47,15 +50,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         let (free, space) = (free / 1_000_000_000, SPACE / 1_000_000_000);
         println!("test: {free} GB are free here; all areas in a new clone take up to {space} GB");
     }
-    let emulated = emulate::TARGETS.iter().filter(|_| options.skip_emulation.is_none());
-    programs::install(cargo, options.area, emulated);
-    let places = Places {
-        datasets: fetch_datasets(options),
-        s3_server: s3_server::install(cargo),
-        azure_server: azure_server::install(cargo),
-        guest_kernel: guest_kernel::fetch(cargo),
-        old_program: build_old_program(cargo),
-    };
+    let places = set_up(options, cargo);
 
     let mut checks = Checks::default();
     let mut tally = Tally::default();
@@ -95,10 +90,32 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     summarise(options, &checks, &tally)
 }
 
+/// Installs what the tests take. Most of that is fetched; a compiler has the cores meanwhile.
+///
+/// The program that froze the format takes two cores four minutes to build, so that is left to runs that may skip
+/// nothing.
+fn set_up(options: &Options, cargo: Cargo) -> Places {
+    let emulated = emulate::TARGETS.iter().filter(|_| options.skip_emulation.is_none());
+    thread::scope(|scope| {
+        let build = || if options.require_all { build_old_program(cargo) } else { None };
+        let old_program = scope.spawn(build);
+        programs::install(cargo, options.area, emulated);
+        Places {
+            datasets: fetch_datasets(options),
+            s3_server: s3_server::install(cargo),
+            azure_server: azure_server::install(cargo),
+            guest_kernel: guest_kernel::fetch(cargo),
+            old_program: old_program.join().expect("it does not panic"),
+        }
+    })
+}
+
 /// What can be said of the sources without running them.
 fn check_sources(cargo: Cargo, checks: &mut Checks) {
     checks.run("fmt", || succeeds(cargo.command().args(["fmt", "--all", "--check"])));
-    checks.run("tidy", || tidy::run(cargo, &workspace::root().join("Cargo.toml")));
+    checks.run("tidy", || {
+        tidy::run(cargo, &workspace::root().join("Cargo.toml"), Docstrings::LeftToClippy)
+    });
     checks.run("clippy", || {
         let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
         succeeds(cargo.command().args(clippy).args(["--", "-D", "warnings"]))
@@ -255,10 +272,16 @@ fn run_tests(options: &Options, cargo: Cargo, places: &Places) -> Tally {
         let mut command = cargo.command();
         command.args(["test", "--all-features", "--no-fail-fast", "--profile", TEST_PROFILE]);
         command.args(arguments);
+        command.env("RUST_TEST_THREADS", test_threads().to_string());
         places.tell(&mut command);
         count_tests(options, &mut command, &mut tally);
     }
     tally
+}
+
+/// How many tests run at once: one more than there are cores, because some wait for services most of the time.
+fn test_threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get) + 1
 }
 
 /// Runs the tests of the chunkers on another kind of CPU.
@@ -374,6 +397,7 @@ fn summarise(options: &Options, checks: &Checks, tally: &Tally) -> ExitCode {
     }
     for test in tally.failed() {
         println!("FAILED test {test}");
+        tally.said(test).iter().for_each(|line| println!("    {line}"));
     }
     let verdict = if options.require_all { "FAILED, being skipped" } else { "SKIP" };
     for (name, reason) in tally.skips() {

@@ -123,7 +123,8 @@ final class Servers implements AutoCloseable {
         Path home = Files.createDirectories(folder.resolve(name));
         Path settings = Program.writeSettings(home.resolve("settings"), conf);
         List<String> command = new ArrayList<>(List.of(System.getProperty("java.home") + "/bin/java", "-Xmx512m",
-            "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED"));
+            "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+            "--add-opens=java.base/java.lang=ALL-UNNAMED"));
         command.addAll(List.of("-cp", settings + File.pathSeparator + System.getProperty("java.class.path"), mainClass));
         command.addAll(List.of(words));
         ProcessBuilder builder = new ProcessBuilder(command).directory(home.toFile()).redirectErrorStream(true)

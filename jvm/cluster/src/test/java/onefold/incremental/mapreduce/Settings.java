@@ -7,8 +7,8 @@ import org.apache.hadoop.mapreduce.MRConfig;
 
 /** Settings of a small YARN, and of jobs on it. */
 final class Settings {
-    /** Code that runs for seconds is not worth optimising. */
-    private static final String SHORT_LIVED = "-XX:TieredStopAtLevel=1";
+    /** Code that runs for seconds is not worth optimising, nor its memory worth threads that collect it. */
+    private static final String SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC";
 
     private Settings() {
     }

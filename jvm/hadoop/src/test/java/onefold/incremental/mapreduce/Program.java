@@ -134,7 +134,8 @@ final class Program {
 
     private Ended java(String classPath, List<String> command) throws IOException, InterruptedException {
         List<String> words = new ArrayList<>(List.of(ProcessHandle.current().info().command().orElse("java"),
-            "-Xmx512m", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED", "-Djava.io.tmpdir=" + folder, "-cp",
+            "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+            "--add-opens=java.base/java.lang=ALL-UNNAMED", "-Djava.io.tmpdir=" + folder, "-cp",
             settings + File.pathSeparator + classPath));
         words.addAll(command);
         Path output = Files.createTempFile(folder, "output", ".txt");
