@@ -74,6 +74,12 @@ const IN_ROOT: [&str; 3] = ["xtask", "packages", "in_clean_root::"];
 const COMMAND: &str = "onefold";
 
 impl Area {
+    /// What an option calls it.
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value().expect("none is hidden");
+        value.get_name().to_owned()
+    }
+
     /// The arguments of each `cargo test` that together run the area's tests.
     pub(crate) fn arguments(self) -> Vec<Vec<String>> {
         if self == Self::Core {

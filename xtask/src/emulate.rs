@@ -11,6 +11,8 @@ pub(crate) struct Target {
     pub(crate) triple: &'static str,
     /// As [`std::env::consts::ARCH`] calls it.
     pub(crate) arch: &'static str,
+    /// Whether it is left to runs that may skip nothing.
+    pub(crate) is_left: bool,
     /// Compiler driver, C library and emulator.
     pub(crate) needs: &'static [Need],
     /// Links the tests.
@@ -28,6 +30,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target {
         triple: "aarch64-unknown-linux-gnu",
         arch: "aarch64",
+        is_left: false,
         needs: &[
             Need {
                 program: "aarch64-linux-gnu-gcc",
@@ -56,6 +59,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target {
         triple: "s390x-unknown-linux-gnu",
         arch: "s390x",
+        is_left: true,
         needs: &[
             Need {
                 program: "s390x-linux-gnu-gcc",

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::checks::LEFT;
 use crate::tally::Tally;
 use crate::workspace::{self, Cargo};
 use crate::{natives, programs};
@@ -11,13 +12,18 @@ use crate::{natives, programs};
 /// The name of these tests in the counts.
 const NAME: &str = "jobs";
 
+/// The name of those that are repeated on a newer Java.
+const ON_NEWER: &str = "jobs on a newer Java";
+
 /// The Java that pom.xml names.
 const COMPILED_FOR: u32 = 17;
 
 /// Runs the tests, and reads off the counts that Maven's test runner prints for each class; true if
-/// all passed. `tell` says where an S3 server is.
+/// all passed. What touches the runtime most is repeated on a `newer` Java if asked for. `tell` says where an S3 server
+/// is.
 pub(crate) fn run(
     cargo: Cargo,
+    newer: bool,
     tally: &mut Tally,
     tell: impl Fn(&mut Command),
     mut stream: impl FnMut(&mut Command, &mut dyn FnMut(&str)) -> std::io::Result<bool>,
@@ -36,9 +42,10 @@ pub(crate) fn run(
     let everything =
         ["--fail-at-end", "--activate-profiles", "cluster", "package"].map(String::from);
     let mut runs = vec![everything.to_vec()];
-    match newer_java() {
-        Some(java) => runs.push(of_newer(&java)),
-        None => tally.note_skip("jobs on a newer Java", "none in /usr/lib/jvm"),
+    match newer.then(newer_java) {
+        Some(Some(java)) => runs.push(of_newer(&java)),
+        Some(None) => tally.note_skip(ON_NEWER, "none in /usr/lib/jvm"),
+        None => tally.note_skip(ON_NEWER, LEFT),
     }
     for arguments in runs {
         let mut command = Command::new("mvn");

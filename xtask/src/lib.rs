@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | tidy | floors | figures | dataset | dist | site | campaign | compat |
+//! Developer commands: `cargo xtask test | check | tidy | floors | figures | dataset | dist | site | campaign | compat |
 //! cluster-demo | gpu-kernels | instructions | natives`.
 //!
 //! Depends on no crate of the engine, so that it builds, and judges, while they are broken. What is
@@ -12,6 +12,7 @@
 mod area;
 mod azure_server;
 mod campaign;
+mod checks;
 mod cluster_demo;
 mod compat;
 mod dataset;
@@ -80,6 +81,18 @@ enum Command {
         /// Leave out the tests on emulated CPUs; the reason is printed and each counted as a skip
         #[arg(long, value_name = "REASON")]
         skip_emulation: Option<String>,
+    },
+    /// Run every check that is no test: formatting, lints, documents, packages. `test` runs them too
+    Check {
+        /// Run those of one area
+        #[arg(long)]
+        area: Option<Area>,
+        /// Leave out nothing that takes minutes
+        #[arg(long)]
+        all: bool,
+        /// Use nothing from the network; what was fetched before is used
+        #[arg(long)]
+        offline: bool,
     },
     /// Check the edges between crates, the lints, the docstrings and the length of source files
     Tidy {
@@ -243,6 +256,9 @@ pub fn run() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Test { area, require_all, offline, skip_emulation } => {
             return suite::run(&suite::Options { area, require_all, offline, skip_emulation });
+        }
+        Command::Check { area, all, offline } => {
+            return checks::run(checks::Options { area, all }, Cargo { offline });
         }
         Command::Tidy { manifest_path } => {
             let manifest = manifest_path.unwrap_or_else(|| workspace::root().join("Cargo.toml"));

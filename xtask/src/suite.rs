@@ -6,16 +6,15 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
-use std::time::Instant;
 
 use crate::area::{self, Area};
+use crate::checks::{self, Beside, Checks};
 use crate::emulate::{self, Target};
-use crate::tally::{Counts, Tally};
-use crate::tidy::{self, Docstrings};
+use crate::tally::Tally;
 use crate::workspace::{self, Cargo};
 use crate::{
-    azure_server, cluster_demo, dataset, dist, gpu_kernels, guest_kernel, instructions, jobs,
-    old_program, programs, s3_server, wheel,
+    azure_server, cluster_demo, dataset, guest_kernel, instructions, jobs, old_program, programs,
+    s3_server, wheel,
 };
 
 /// The profile the tests are built with. What hashes, encrypts and compresses is optimised in it,
@@ -39,6 +38,14 @@ pub(crate) struct Options {
     pub(crate) skip_emulation: Option<String>,
 }
 
+impl Options {
+    /// Why nothing is to run on `target`, if so.
+    fn leaves_out(&self, target: &Target) -> Option<&str> {
+        let left = target.is_left && !self.require_all;
+        self.skip_emulation.as_deref().or(left.then_some(checks::LEFT))
+    }
+}
+
 /// Runs every check, the later ones too when an earlier one failed.
 ///
 /// The last line printed is `N passed, N failed, N skipped`.
@@ -54,51 +61,54 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
     let mut checks = Checks::default();
     let mut tally = Tally::default();
-    let has_core = options.area.is_none_or(|area| area == Area::Core);
-    if has_core {
-        check_sources(cargo, &mut checks);
-    }
+    let mut beside = None;
+    let start =
+        || Beside::start(checks::Options { area: options.area, all: options.require_all }, cargo);
     checks.time("test", || {
-        tally = run_tests(options, cargo, &places);
+        // not before they are compiled, which takes all cores
+        let begun = || {
+            beside.get_or_insert_with(start);
+        };
+        tally = run_tests(options, cargo, &places, begun);
         tally.counts().failed == 0
     });
-    if options.area.is_none_or(|area| area == Area::Cluster) {
+    let beside = beside.unwrap_or_else(start);
+    let has = |one| options.area.is_none_or(|area| area == one);
+    if has(Area::Cluster) {
         try_cluster(cargo, &mut checks, &mut tally);
     }
-    if options.area.is_none_or(|area| area == Area::Languages) {
-        check_languages(options, cargo, &mut checks, &mut tally);
+    if has(Area::Languages) {
+        test_python(options, cargo, &mut checks, &mut tally);
     }
-    if options.area.is_none_or(|area| area == Area::Packages) {
-        check_packages(options, cargo, &mut checks, &mut tally);
-    }
-    if options.area.is_none_or(|area| area == Area::Gpu) {
-        checks.run("gpu-kernels", || check_gpu_kernels(cargo, &mut tally));
-    }
-    if options.area.is_none_or(|area| area == Area::Jobs) {
+    if has(Area::Jobs) {
         checks.time("test jobs", || {
             let tell = |command: &mut Command| places.tell(command);
-            jobs::run(cargo, &mut tally, tell, |command, line| stream(command, line))
+            let newer = options.require_all;
+            jobs::run(cargo, newer, &mut tally, tell, |command, line| stream(command, line))
         });
     }
-    if has_core {
+    if has(Area::Core) {
         check_kernels(options, cargo, &mut checks, &mut tally);
-        checks.run("doc", || {
-            let doc = ["doc", "--no-deps", "--workspace", "--all-features"];
-            succeeds(cargo.command().args(doc).env("RUSTDOCFLAGS", "-D warnings"))
-        });
     }
-    summarise(options, &checks, &tally)
+    if let Err(error) = beside.and_then(|beside| beside.finish(&mut checks, &mut tally)) {
+        println!("test: the checks beside the tests: {error:#}");
+        tally.note_failure("the checks");
+    }
+    checks::summarise(options.require_all, &checks, &tally)
 }
 
-/// Installs what the tests take. Most of that is fetched; a compiler has the cores meanwhile.
+/// Installs what the tests take, and compiles them meanwhile: most of the installing is waiting for what is fetched.
 ///
 /// The program that froze the format takes two cores four minutes to build, so that is left to runs that may skip
 /// nothing.
 fn set_up(options: &Options, cargo: Cargo) -> Places {
-    let emulated = emulate::TARGETS.iter().filter(|_| options.skip_emulation.is_none());
+    let is_emulated = |target: &&Target| options.leaves_out(target).is_none();
+    let emulated = emulate::TARGETS.iter().filter(is_emulated);
     thread::scope(|scope| {
-        let build = || if options.require_all { build_old_program(cargo) } else { None };
-        let old_program = scope.spawn(build);
+        let old_program = scope.spawn(|| {
+            compile_tests(options, cargo);
+            if options.require_all { build_old_program(cargo) } else { None }
+        });
         programs::install(cargo, options.area, emulated);
         Places {
             datasets: fetch_datasets(options),
@@ -108,18 +118,6 @@ fn set_up(options: &Options, cargo: Cargo) -> Places {
             old_program: old_program.join().expect("it does not panic"),
         }
     })
-}
-
-/// What can be said of the sources without running them.
-fn check_sources(cargo: Cargo, checks: &mut Checks) {
-    checks.run("fmt", || succeeds(cargo.command().args(["fmt", "--all", "--check"])));
-    checks.run("tidy", || {
-        tidy::run(cargo, &workspace::root().join("Cargo.toml"), Docstrings::LeftToClippy)
-    });
-    checks.run("clippy", || {
-        let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
-        succeeds(cargo.command().args(clippy).args(["--", "-D", "warnings"]))
-    });
 }
 
 /// The cluster to try, which is not left running.
@@ -137,16 +135,12 @@ fn try_cluster(cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
     });
 }
 
-/// The crates that others can use from a registry.
-pub(crate) const PUBLISHED: [&str; 4] =
-    ["onefold-cdc", "onefold-fingerprint", "onefold-block", "onefold-nbd"];
-
-/// The tests of the package for Python, and whether the crates for others can be published.
-fn check_languages(options: &Options, cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
+/// The tests of the package for Python.
+fn test_python(options: &Options, cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
     checks.time("test of Python", || {
         let mut tests = Tally::default();
         match wheel::install(cargo) {
-            Ok(python) => count_tests(options, &mut wheel::tests(&python), &mut tests),
+            Ok(python) => count_tests(options, &mut wheel::tests(&python), &mut tests, || ()),
             Err(error) if options.offline => tests.note_skip("tests", &format!("{error:#}")),
             Err(error) => {
                 println!("test: {error:#}");
@@ -157,35 +151,6 @@ fn check_languages(options: &Options, cargo: Cargo, checks: &mut Checks, tally: 
         tally.add("python", tests);
         passed
     });
-    checks.run("cdc without threads", || {
-        let check = ["check", "--package", "onefold-cdc", "--no-default-features"];
-        succeeds(cargo.command().args(check).env("RUSTFLAGS", "-D warnings"))
-    });
-    if options.offline {
-        return tally.note_skip("publish", "offline: a package is compared with the registry");
-    }
-    checks.run("publish", || {
-        let mut publish = cargo.command();
-        publish.args(["publish", "--dry-run", "--allow-dirty"]);
-        succeeds(publish.args(PUBLISHED.iter().flat_map(|package| ["--package", *package])))
-    });
-}
-
-/// What of the packages is checked without installing them.
-fn check_packages(options: &Options, cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
-    for (name, check) in dist::CHECKS {
-        if options.offline {
-            tally.note_skip(name, "offline: it takes tools of registries");
-            continue;
-        }
-        checks.run(name, || match check(cargo) {
-            Ok(()) => true,
-            Err(error) => {
-                println!("test: {error:#}");
-                false
-            }
-        });
-    }
 }
 
 /// The tests of the chunkers on other kinds of CPU, and how many instructions they take.
@@ -265,16 +230,30 @@ impl Places {
     }
 }
 
-/// Runs the tests that were asked for, doc tests included.
-fn run_tests(options: &Options, cargo: Cargo, places: &Places) -> Tally {
-    let mut tally = Tally::default();
-    for arguments in area::arguments(options.area) {
+/// Each `cargo test` of what was asked for, doc tests included.
+fn tests(options: &Options, cargo: Cargo) -> impl Iterator<Item = Command> {
+    area::arguments(options.area).into_iter().map(move |arguments| {
         let mut command = cargo.command();
         command.args(["test", "--all-features", "--no-fail-fast", "--profile", TEST_PROFILE]);
         command.args(arguments);
+        command
+    })
+}
+
+/// Compiles the tests. One that does not compile fails when it is to run.
+fn compile_tests(options: &Options, cargo: Cargo) {
+    for mut command in tests(options, cargo) {
+        checks::succeeds(command.arg("--no-run"));
+    }
+}
+
+/// Runs the tests, and calls `begun` with each line that they print.
+fn run_tests(options: &Options, cargo: Cargo, places: &Places, mut begun: impl FnMut()) -> Tally {
+    let mut tally = Tally::default();
+    for mut command in tests(options, cargo) {
         command.env("RUST_TEST_THREADS", test_threads().to_string());
         places.tell(&mut command);
-        count_tests(options, &mut command, &mut tally);
+        count_tests(options, &mut command, &mut tally, &mut begun);
     }
     tally
 }
@@ -288,11 +267,11 @@ fn test_threads() -> usize {
 fn run_emulated_tests(options: &Options, cargo: Cargo, target: &Target) -> Tally {
     let mut tally = Tally::default();
     let missing = target.missing().join(", ");
-    if let Some(reason) = &options.skip_emulation {
+    if let Some(reason) = options.leaves_out(target) {
         tally.note_skip("tests", reason);
     } else if missing.is_empty() {
         for mut command in target.commands(cargo) {
-            count_tests(options, &mut command, &mut tally);
+            count_tests(options, &mut command, &mut tally, || ());
         }
     } else if options.offline {
         tally.note_skip("tests", &format!("offline, and not installed: {missing}"));
@@ -302,24 +281,6 @@ fn run_emulated_tests(options: &Options, cargo: Cargo, target: &Target) -> Tally
         tally.note_failure("tests");
     }
     tally
-}
-
-/// Compares the kernels for GPUs that are checked in with their sources; true if they agree.
-fn check_gpu_kernels(cargo: Cargo, tally: &mut Tally) -> bool {
-    match gpu_kernels::check(cargo) {
-        Ok(gpu_kernels::Report::Findings(findings)) => {
-            findings.iter().for_each(|finding| println!("error: {finding}"));
-            findings.is_empty()
-        }
-        Ok(gpu_kernels::Report::Skipped(reason)) => {
-            tally.note_skip("gpu-kernels", &reason);
-            true
-        }
-        Err(error) => {
-            println!("error: {error:#}");
-            false
-        }
-    }
 }
 
 /// Compares what the chunkers take with what they took; true if nothing became more.
@@ -337,8 +298,13 @@ fn count_instructions(cargo: Cargo, tally: &mut Tally) -> bool {
     report.findings.is_empty()
 }
 
-/// Runs a test command, and reads off the results as they pass by.
-fn count_tests(options: &Options, command: &mut Command, tally: &mut Tally) {
+/// Runs a test command, and reads off the results as they pass by; calls `begun` with each line.
+fn count_tests(
+    options: &Options,
+    command: &mut Command,
+    tally: &mut Tally,
+    mut begun: impl FnMut(),
+) {
     let skip_log = workspace::target_dir().join("skips.log");
     // Absent after the first line is not an error, stale lines would be.
     if let Err(error) = fs::remove_file(&skip_log)
@@ -352,7 +318,10 @@ fn count_tests(options: &Options, command: &mut Command, tally: &mut Tally) {
     if options.require_all {
         command.env("ONEFOLD_REQUIRE_ALL", "1");
     }
-    let succeeded = stream(command, |line| tally.read_output_line(line));
+    let succeeded = stream(command, |line| {
+        begun();
+        tally.read_output_line(line);
+    });
     if !succeeded.unwrap_or_else(|error| {
         println!("test: cargo test: {error}");
         false
@@ -378,83 +347,4 @@ fn stream(command: &mut Command, mut each_line: impl FnMut(&str)) -> io::Result<
         line.clear();
     }
     Ok(child.wait()?.success())
-}
-
-fn summarise(options: &Options, checks: &Checks, tally: &Tally) -> ExitCode {
-    let mut total = checks.counts();
-    let tests = tally.counts();
-    total.passed += tests.passed;
-    total.failed += tests.failed;
-    if options.require_all {
-        total.failed += tests.skipped;
-    } else {
-        total.skipped += tests.skipped;
-    }
-
-    println!();
-    for Check { name, passed, seconds, .. } in &checks.done {
-        println!("{} {name} ({seconds:.1} s)", if *passed { "ok    " } else { "FAILED" });
-    }
-    for test in tally.failed() {
-        println!("FAILED test {test}");
-        tally.said(test).iter().for_each(|line| println!("    {line}"));
-    }
-    let verdict = if options.require_all { "FAILED, being skipped" } else { "SKIP" };
-    for (name, reason) in tally.skips() {
-        println!("{verdict}: {name}: {reason}");
-    }
-    let Counts { passed, failed, skipped } = total;
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// The checks done so far, in order.
-#[derive(Default)]
-struct Checks {
-    done: Vec<Check>,
-}
-
-struct Check {
-    name: String,
-    passed: bool,
-    seconds: f64,
-    /// Whether it is one check by itself, or stands for tests that are counted one by one.
-    counts: bool,
-}
-
-impl Checks {
-    /// Runs something that is one check by itself.
-    fn run(&mut self, name: &str, check: impl FnOnce() -> bool) {
-        self.time(name, check);
-        if let Some(last) = self.done.last_mut() {
-            last.counts = true;
-        }
-    }
-
-    /// Runs something whose parts are counted elsewhere.
-    fn time(&mut self, name: &str, check: impl FnOnce() -> bool) {
-        match workspace::free_space() {
-            Ok(free) => println!("\n== {name} ({} GB free)", free / 1_000_000_000),
-            Err(error) => println!("\n== {name} ({}: {error})", workspace::root().display()),
-        }
-        let start = Instant::now();
-        let passed = check();
-        let seconds = start.elapsed().as_secs_f64();
-        self.done.push(Check { name: name.to_owned(), passed, seconds, counts: false });
-    }
-
-    fn counts(&self) -> Counts {
-        let counted = |passed| self.done.iter().filter(|c| c.counts && c.passed == passed).count();
-        Counts { passed: counted(true) as u64, failed: counted(false) as u64, skipped: 0 }
-    }
-}
-
-fn succeeds(command: &mut Command) -> bool {
-    match command.status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            println!("{command:?}: {error}");
-            false
-        }
-    }
 }

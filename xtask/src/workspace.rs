@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Context, Result, ensure};
+
 /// The folder of the workspace's `Cargo.toml`.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies inside the workspace")
@@ -45,5 +47,21 @@ impl Cargo {
             command.env("CARGO_NET_OFFLINE", "true");
         }
         command
+    }
+
+    /// Builds `onefold` and the example `cluster_demo` as the tests have them, so that what was compiled for the tests
+    /// is not compiled again. The folder that has the program, and `examples`.
+    ///
+    /// # Errors
+    ///
+    /// If something does not compile.
+    pub fn build_as_tested(self) -> Result<PathBuf> {
+        let mut build = self.command();
+        // with an example: only then the features that tests ask of dependencies are on
+        build.args(["build", "--quiet", "--workspace", "--all-features"]);
+        build.args(["--bin", "onefold", "--example", "cluster_demo"]);
+        let status = build.status().context("cargo build")?;
+        ensure!(status.success(), "onefold does not build: cargo ended with {status}");
+        Ok(target_dir().join("debug"))
     }
 }

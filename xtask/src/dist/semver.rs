@@ -5,8 +5,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::{tools, version, version_in};
+use crate::checks::PUBLISHED;
 use crate::programs;
-use crate::suite::PUBLISHED;
 use crate::workspace::{self, Cargo};
 
 const VERSION: &str = "0.51.0";

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use onefold_testkit::skip;
+use xtask::workspace::Cargo;
 
 use crate::root::Root;
 
@@ -23,13 +24,7 @@ fn make_package(folder: &Path) -> PathBuf {
     if folder.exists() {
         fs::remove_dir_all(folder).unwrap();
     }
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "onefold", "--bin", "onefold"])
-        .current_dir(xtask::workspace::root())
-        .status();
-    assert!(built.unwrap().success(), "the program does not build");
-    let program = xtask::workspace::target_dir().join("debug/onefold");
+    let program = Cargo::default().build_as_tested().unwrap().join("onefold");
     let mut dist = Command::new(env!("CARGO_BIN_EXE_xtask"));
     dist.args(["dist", "deb", "--fast", "--program"]).arg(program).arg("--out").arg(folder);
     assert!(dist.status().unwrap().success(), "no package was made");

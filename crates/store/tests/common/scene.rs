@@ -6,13 +6,14 @@ use std::num::NonZero;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use onefold_backend::crash::CrashDisk;
 use onefold_backend::{MemoryObjects, Objects};
 use onefold_container::{Directory, container_id};
 use onefold_seal::ObjectId;
 use onefold_store::{Progress, Repository, Snapshot, StoreError, backup};
-use onefold_testkit::{random, text};
+use onefold_testkit::{first_found, random, text};
 use tempfile::TempDir;
 
 use super::picture::Picture;
@@ -185,8 +186,8 @@ pub fn cut_power_while_making_a_repository(cuts: usize, protection: Protection) 
     let whole = CrashDisk::new();
     make(&whole).map_err(|error| chain(&error))?;
     let operations = whole.operations();
-    let mut states = 0;
-    for stop in 0..=operations {
+    let states = AtomicU64::new(0);
+    let try_stop = |stop: u64| -> Result<(), String> {
         let disk = CrashDisk::new();
         disk.crash_after(stop);
         let acknowledged = make(&disk).ok();
@@ -201,8 +202,11 @@ pub fn cut_power_while_making_a_repository(cuts: usize, protection: Protection) 
                 }
                 Err(error) => return Err(broken(chain(&error))),
             }
-            states += 1;
+            states.fetch_add(1, Ordering::Relaxed);
         }
-    }
-    Ok(Count { operations, cuts, states })
+        Ok(())
+    };
+    let broken = first_found(0..operations + 1, |stop| try_stop(stop).err());
+    let count = Count { operations, cuts, states: states.into_inner() };
+    broken.map_or(Ok(count), |(_, broken)| Err(broken))
 }

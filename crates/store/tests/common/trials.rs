@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use onefold_backend::Objects;
 use onefold_backend::crash::CrashDisk;
 use onefold_backend::fault::{Fault, Faults, Faulty};
 use onefold_store::StoreError;
+use onefold_testkit::first_found;
 
 use super::{chain, copy};
 
@@ -32,7 +34,7 @@ impl fmt::Display for Count {
 }
 
 /// Something that is done to a repository, and what must hold however it ends.
-pub trait Trial {
+pub trait Trial: Sync {
     /// What was acknowledged by the time it ended.
     type Acknowledged: Default;
 
@@ -76,28 +78,29 @@ pub trait Trial {
     }
 
     /// The same on disks that `prepare` has changed.
-    fn cut_power_of(&self, cuts: usize, prepare: impl Fn(CrashDisk) -> CrashDisk) -> Tried {
+    fn cut_power_of(&self, cuts: usize, prepare: impl Fn(CrashDisk) -> CrashDisk + Sync) -> Tried {
         let base = self.disk();
         let new_disk = || prepare(base.durable_states(2, 0).last().unwrap());
         let whole = new_disk();
         self.try_on(&whole).1.map_err(|error| chain(&error))?;
         // Random names share directories or not, so the number of operations varies a little.
-        let mut count = Count { operations: whole.operations() + 8, cuts, states: 0 };
-        for stop in 0..=count.operations {
+        let operations = whole.operations() + 8;
+        let states = AtomicU64::new(0);
+        let broken = first_found(0..operations + 1, |stop| {
             let disk = new_disk();
             disk.crash_after(stop);
             let (acknowledged, _stopped) = self.try_on(&disk);
-            for (cut, state) in disk.durable_states(cuts, stop).enumerate() {
+            disk.durable_states(cuts, stop).enumerate().find_map(|(cut, state)| {
+                states.fetch_add(1, Ordering::Relaxed);
                 let kept = self.expect_promises_kept(Arc::new(state.objects()), &acknowledged);
-                kept.map_err(|broken| {
-                    let step = disk.trace().last().map(ToString::to_string);
-                    let step = step.unwrap_or_else(|| "the start".into());
-                    format!("stopped after operation {stop} ({step}), state {cut}: {broken}")
-                })?;
-                count.states += 1;
-            }
-        }
-        Ok(count)
+                let broken = kept.err()?;
+                let step = disk.trace().last().map(ToString::to_string);
+                let step = step.unwrap_or_else(|| "the start".into());
+                Some(format!("stopped after operation {stop} ({step}), state {cut}: {broken}"))
+            })
+        });
+        let count = Count { operations, cuts, states: states.into_inner() };
+        broken.map_or(Ok(count), |(_, broken)| Err(broken))
     }
 
     /// Kills it after every `stride`-th operation, lets another one run on what is visible, and cuts
@@ -127,23 +130,20 @@ pub trait Trial {
 
     /// Lets each call that `fault` counts fail, one after the other.
     fn fail_every(&self, fault: &Fault) -> Tried {
-        let mut count = Count { cuts: 1, ..Count::default() };
-        for call in 0.. {
+        let ended = first_found(0..u64::MAX, |call| {
             let faults = Faults::none();
             let memory = copy(self.before());
             let objects = Faulty::new(Arc::clone(&memory), "memory", &faults);
             faults.add(fault.clone().skip(call));
             let mut acknowledged = Self::Acknowledged::default();
             let result = self.run(Arc::new(objects), &mut acknowledged);
-            self.expect_promises_kept(memory, &acknowledged)
-                .map_err(|broken| format!("call {call} failed: {broken}"))?;
-            if faults.failed() == 0 {
-                result.map_err(|error| chain(&error))?;
-                break;
+            if let Err(broken) = self.expect_promises_kept(memory, &acknowledged) {
+                return Some(Err(format!("call {call} failed: {broken}")));
             }
-            count.operations += 1;
-            count.states += 1;
-        }
-        Ok(count)
+            let is_through = faults.failed() == 0;
+            is_through.then(|| result.map_err(|error| chain(&error)))
+        });
+        let (calls, result) = ended.expect("a run has an end");
+        result.map(|()| Count { operations: calls, cuts: 1, states: calls })
     }
 }
