@@ -10,7 +10,6 @@ use std::panic::{catch_unwind, set_hook, take_hook};
 use common::racing::{Tally, race};
 use common::{care, handover, scenes, sharing, world};
 use onefold_cluster::seeded::{self, Bug};
-use onefold_testkit::first_found;
 
 /// Races that are run at most until a bug is caught.
 const SEEDS: u64 = 3_000;
@@ -45,8 +44,7 @@ fn every_bug_is_caught() {
         };
         let is_in_scenes = is_in_scenes();
         let seeds = if is_in_scenes { 0 } else { SEEDS };
-        let caught = first_found(0..seeds, |seed| catch_unwind(|| look(seed)).err());
-        let caught = caught.map(|(seed, _)| seed);
+        let caught = (0..seeds).find(|seed| catch_unwind(|| look(*seed)).is_err());
         seeded::activate(None);
         drop(take_hook());
         println!("{bug:?}: in a scene {is_in_scenes}, seed {caught:?}");
