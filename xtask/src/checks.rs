@@ -18,8 +18,8 @@ use crate::{dist, gpu_kernels};
 pub(crate) const PUBLISHED: [&str; 4] =
     ["onefold-cdc", "onefold-fingerprint", "onefold-block", "onefold-nbd"];
 
-/// Why what takes minutes and seldom breaks was left out.
-pub(crate) const LEFT: &str = "it takes minutes; `cargo xtask test --require-all` has it";
+/// Why something was left out that takes minutes and seldom breaks.
+pub(crate) const LEFT: &str = "it takes minutes; `cargo xtask test --all` has it";
 
 /// Which checks were asked for.
 #[derive(Clone, Copy)]

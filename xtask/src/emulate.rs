@@ -11,7 +11,7 @@ pub(crate) struct Target {
     pub(crate) triple: &'static str,
     /// As [`std::env::consts::ARCH`] calls it.
     pub(crate) arch: &'static str,
-    /// Whether it is left to runs that may skip nothing.
+    /// Whether it is for runs that leave out nothing.
     pub(crate) is_left: bool,
     /// Compiler driver, C library and emulator.
     pub(crate) needs: &'static [Need],

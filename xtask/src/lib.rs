@@ -72,7 +72,10 @@ enum Command {
         /// Run one area of the tests; the core has the checks that are no tests too
         #[arg(long)]
         area: Option<Area>,
-        /// Count each skip as a failure
+        /// Leave out nothing that takes minutes and seldom breaks
+        #[arg(long)]
+        all: bool,
+        /// The same, and count each skip as a failure
         #[arg(long)]
         require_all: bool,
         /// Use nothing from the network; what was fetched before is used
@@ -87,7 +90,7 @@ enum Command {
         /// Run those of one area
         #[arg(long)]
         area: Option<Area>,
-        /// Leave out nothing that takes minutes
+        /// Leave out nothing that takes minutes and seldom breaks
         #[arg(long)]
         all: bool,
         /// Use nothing from the network; what was fetched before is used
@@ -254,8 +257,10 @@ enum DatasetCommand {
 /// Does what the arguments of this process ask for.
 pub fn run() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Test { area, require_all, offline, skip_emulation } => {
-            return suite::run(&suite::Options { area, require_all, offline, skip_emulation });
+        Command::Test { area, all, require_all, offline, skip_emulation } => {
+            let all = all || require_all;
+            let options = suite::Options { area, all, require_all, offline, skip_emulation };
+            return suite::run(&options);
         }
         Command::Check { area, all, offline } => {
             return checks::run(checks::Options { area, all }, Cargo { offline });

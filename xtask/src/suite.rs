@@ -30,6 +30,8 @@ const SPACE: u64 = 40_000_000_000;
 pub(crate) struct Options {
     /// The area to run, if not all.
     pub(crate) area: Option<Area>,
+    /// Leave out nothing that takes minutes and seldom breaks.
+    pub(crate) all: bool,
     /// A skip is a failure.
     pub(crate) require_all: bool,
     /// Use nothing from the network.
@@ -41,7 +43,7 @@ pub(crate) struct Options {
 impl Options {
     /// Why nothing is to run on `target`, if so.
     fn leaves_out(&self, target: &Target) -> Option<&str> {
-        let left = target.is_left && !self.require_all;
+        let left = target.is_left && !self.all;
         self.skip_emulation.as_deref().or(left.then_some(checks::LEFT))
     }
 }
@@ -62,8 +64,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let mut checks = Checks::default();
     let mut tally = Tally::default();
     let mut beside = None;
-    let start =
-        || Beside::start(checks::Options { area: options.area, all: options.require_all }, cargo);
+    let start = || Beside::start(checks::Options { area: options.area, all: options.all }, cargo);
     checks.time("test", || {
         // not before they are compiled, which takes all cores
         let begun = || {
@@ -83,7 +84,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     if has(Area::Jobs) {
         checks.time("test jobs", || {
             let tell = |command: &mut Command| places.tell(command);
-            let newer = options.require_all;
+            let newer = options.all;
             jobs::run(cargo, newer, &mut tally, tell, |command, line| stream(command, line))
         });
     }
@@ -99,15 +100,14 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 /// Installs what the tests take, and compiles them meanwhile: most of the installing is waiting for what is fetched.
 ///
-/// The program that froze the format takes two cores four minutes to build, so that is left to runs that may skip
-/// nothing.
+/// The program that froze the format takes two cores four minutes to build, so that is for runs that leave nothing out.
 fn set_up(options: &Options, cargo: Cargo) -> Places {
     let is_emulated = |target: &&Target| options.leaves_out(target).is_none();
     let emulated = emulate::TARGETS.iter().filter(is_emulated);
     thread::scope(|scope| {
         let old_program = scope.spawn(|| {
             compile_tests(options, cargo);
-            if options.require_all { build_old_program(cargo) } else { None }
+            if options.all { build_old_program(cargo) } else { None }
         });
         programs::install(cargo, options.area, emulated);
         Places {

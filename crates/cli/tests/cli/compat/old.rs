@@ -13,13 +13,11 @@ use super::source::{copy, manifest_of};
 use crate::lab::{Lab, ONEFOLD, number};
 use crate::served::Served;
 
-/// The earlier program, which `cargo xtask test --require-all` and `cargo xtask compat --old` build.
+/// The earlier program, which `cargo xtask test --all` and `cargo xtask compat --old` build.
 fn old_program() -> Option<PathBuf> {
     let program = env::var_os("ONEFOLD_OLD_PROGRAM").map(PathBuf::from);
     if program.is_none() {
-        skip(
-            "ONEFOLD_OLD_PROGRAM names no earlier program; `cargo xtask test --require-all` builds one",
-        );
+        skip("ONEFOLD_OLD_PROGRAM names no earlier program; `cargo xtask test --all` builds one");
     }
     program
 }
