@@ -2,7 +2,7 @@
 //! and `cargo xtask test` beside the tests.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Instant;
 
@@ -131,13 +131,12 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Starts them.
-    pub(crate) fn start(options: Options, cargo: Cargo) -> Result<Self> {
+    /// Starts them by `program`, which is this one.
+    pub(crate) fn start(program: &Path, options: Options, cargo: Cargo) -> Result<Self> {
         let log = workspace::target_dir().join("checks.log");
         let place = || log.display().to_string();
         let output = File::create(&log).with_context(place)?;
         let errors = output.try_clone().with_context(place)?;
-        let program = std::env::current_exe().context("where this program is")?;
         let mut command = Command::new("nice");
         command.args(["-n", "19"]).arg(program).arg("check").stdin(Stdio::null());
         command.stdout(output).stderr(errors);

@@ -1,11 +1,14 @@
 //! Every check there is, counted: what `.ci/run` runs.
 
+use std::env;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
+
+use anyhow::anyhow;
 
 use crate::area::{self, Area};
 use crate::checks::{self, Beside, Checks};
@@ -59,12 +62,19 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         let (free, space) = (free / 1_000_000_000, SPACE / 1_000_000_000);
         println!("test: {free} GB are free here; all areas in a new clone take up to {space} GB");
     }
+    // asked now: to compile the tests puts another file in its place
+    let program = env::current_exe();
     let places = set_up(options, cargo);
 
     let mut checks = Checks::default();
     let mut tally = Tally::default();
     let mut beside = None;
-    let start = || Beside::start(checks::Options { area: options.area, all: options.all }, cargo);
+    let start = || {
+        let program =
+            program.as_deref().map_err(|error| anyhow!("where is this program: {error}"))?;
+        let options = checks::Options { area: options.area, all: options.all };
+        Beside::start(program, options, cargo)
+    };
     checks.time("test", || {
         // not before they are compiled, which takes all cores
         let begun = || {
@@ -169,7 +179,7 @@ fn check_kernels(options: &Options, cargo: Cargo, checks: &mut Checks, tally: &m
 /// The folder of the test datasets, or `None` where they cannot be had; then tests that need them
 /// skip.
 fn fetch_datasets(options: &Options) -> Option<PathBuf> {
-    let folder = match std::env::var_os("ONEFOLD_DATASETS") {
+    let folder = match env::var_os("ONEFOLD_DATASETS") {
         // Relative to where the command was typed, not to where cargo runs the tests.
         Some(folder) => std::path::absolute(folder).ok()?,
         None => workspace::target_dir().join("datasets"),
