@@ -260,7 +260,7 @@ impl Engine {
         for (number, count) in self.state().pages.counts() {
             counts.insert(number, count);
         }
-        let mut mapped = Bits::default();
+        let (mut mapped, mut nowhere) = (Bits::default(), Bits::default());
         let mut walk = Walk::of_volumes().past_unreadable();
         while let Some(steps) = lost.steps(&mut walk, self) {
             go_on().then_some(())?;
@@ -271,8 +271,12 @@ impl Engine {
                     let was_there = counts.get(page.container()).is_some_and(|n| page.slot() < *n);
                     if was_there {
                         mapped.set(page);
-                    } else if !page.is_hole() && self.is_nowhere(volume, block, page) {
-                        lost.add(page, || self.why_gone(page));
+                    } else if !page.is_hole()
+                        && !nowhere.has(page)
+                        && self.is_nowhere(volume, block, page)
+                    {
+                        nowhere.set(page);
+                        lost.note(page, self.why_nowhere(page));
                     }
                 }
             }
@@ -293,15 +297,17 @@ impl Engine {
         now.is_ok_and(|now| now == Some(page)) && !self.state().pages.is_there(page)
     }
 
-    /// Why a page is not there, as far as its container tells.
-    fn why_gone(&self, page: Handle) -> String {
+    /// Why a page is nowhere, as far as its container tells.
+    fn why_nowhere(&self, page: Handle) -> NotGood {
         match self.directory(page.container()) {
             Ok(Some(directory)) if (page.slot() as usize) < directory.chunks.len() => {
-                "its container could not be read when the pool was opened".into()
+                let problem = "its container could not be read when the pool was opened, and can be now: open \
+                               the pool again";
+                NotGood::Unanswered(problem.into())
             }
-            Ok(Some(_)) => "its container has no such page".into(),
-            Ok(None) => GONE.into(),
-            Err(error) => with_causes(&error),
+            Ok(Some(_)) => NotGood::Wrong("its container has no such page".into()),
+            Ok(None) => NotGood::Wrong(GONE.into()),
+            Err(error) => NotGood::because(&error, NotGood::Wrong),
         }
     }
 
