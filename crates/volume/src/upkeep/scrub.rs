@@ -78,6 +78,10 @@ pub struct BadPage {
     pub more_blocks: u64,
 }
 
+/// Said of a page whose container can be read by now.
+const UNREAD: &str =
+    "its container could not be read when the pool was opened, and can be now: open the pool again";
+
 /// Said of a page whose container is not there.
 const GONE: &str = "its container is gone";
 
@@ -300,12 +304,10 @@ impl Engine {
     /// Why a page is nowhere, as far as its container tells.
     fn why_nowhere(&self, page: Handle) -> NotGood {
         match self.directory(page.container()) {
-            Ok(Some(directory)) if (page.slot() as usize) < directory.chunks.len() => {
-                let problem = "its container could not be read when the pool was opened, and can be now: open \
-                               the pool again";
-                NotGood::Unanswered(problem.into())
-            }
-            Ok(Some(_)) => NotGood::Wrong("its container has no such page".into()),
+            Ok(Some(directory)) => match expected(&directory, page) {
+                Ok(_) => NotGood::Unanswered(UNREAD.into()),
+                Err(why) => why,
+            },
             Ok(None) => NotGood::Wrong(GONE.into()),
             Err(error) => NotGood::because(&error, NotGood::Wrong),
         }

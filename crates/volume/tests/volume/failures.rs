@@ -307,6 +307,29 @@ fn a_footer_of_pages_longer_than_any_block_is_damaged() {
     }
 }
 
+#[test]
+fn pages_whose_footer_gave_no_answer_when_the_pool_was_opened_are_not_told_as_lost() {
+    let (_directory, root, folder) = local();
+    let (pool, bytes) = pool_of_version(Version::Whole, &folder, 20);
+    // one of its pages is in two blocks
+    pool.volume("a").unwrap().write(40 * BLOCK as u64, &bytes[..BLOCK], NOW).unwrap();
+    pool.checkpoint().unwrap();
+    drop(pool);
+    let faults = Faults::none();
+    let inner = LocalFolder::open(&root).unwrap();
+    let faulty: Arc<dyn Folder> = Arc::new(Faulty::new(inner, "pool", &faults));
+    faults.add(Fault::new(Failure::Timeout).on(Operation::Read).named("container-00000001"));
+    let (pool, told) = open(&faulty);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let scrubbed = pool.scrub();
+    assert_eq!((scrubbed.pages, scrubbed.bad.len(), scrubbed.more), (10, 0, 0), "{scrubbed:?}");
+    let unanswered = scrubbed.unanswered.expect("the first container");
+    assert_eq!(unanswered.pages, 10);
+    assert!(unanswered.problem.ends_with("open the pool again"), "{}", unanswered.problem);
+    drop(pool);
+    assert!(open(&faulty).0.scrub().is_good());
+}
+
 /// The blocks of the volume that are not `bytes`.
 fn lost(pool: &Pool, bytes: &[u8]) -> Vec<usize> {
     let volume = pool.volume("a").unwrap();

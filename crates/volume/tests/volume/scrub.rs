@@ -5,7 +5,6 @@
 
 use std::cell::Cell;
 use std::error::Error;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -303,35 +302,6 @@ fn a_file_that_cannot_be_opened_just_now_costs_no_page() {
     scene.write(110, &bytes[10 * BLOCK..30 * BLOCK]);
     assert_eq!(known(), 1 + 20);
     assert!(scene.pool.scrub().is_good());
-}
-
-#[test]
-fn pages_whose_container_gave_no_answer_when_the_pool_was_opened_are_not_told_as_lost() {
-    let scene = Scene::new(1);
-    let bytes = random(1, 30 * BLOCK);
-    scene.write(0, &bytes);
-    scene.write(100, &bytes[..BLOCK]);
-    // as a kill leaves it: no checkpoint knows the containers
-    let killed = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(&scene.root).unwrap().map(Result::unwrap) {
-        fs::copy(entry.path(), killed.path().join(entry.file_name())).unwrap();
-    }
-    let faults = Faults::none();
-    let open = || {
-        let inner = LocalFolder::create(killed.path()).unwrap();
-        Pool::open(Arc::new(Faulty::new(inner, "pool", &faults)), options(1)).unwrap()
-    };
-    faults.add(Fault::new(Failure::Io).on(Operation::Open).named("container-00000001"));
-    let (pool, problems) = open();
-    assert_eq!(problems.len(), 1, "{problems:?}");
-    let scrubbed = pool.scrub();
-    assert_eq!((scrubbed.pages, &scrubbed.bad[..], scrubbed.more), (20, &[][..], 0));
-    // ten, of which one is in two blocks
-    let unanswered = scrubbed.unanswered.expect("the first container");
-    assert_eq!(unanswered.pages, 10);
-    assert!(unanswered.problem.ends_with("open the pool again"), "{}", unanswered.problem);
-    drop(pool);
-    assert!(open().0.scrub().is_good());
 }
 
 #[test]
