@@ -12,7 +12,7 @@ use crate::area::Area;
 use crate::tally::{Counts, Tally};
 use crate::tidy::{self, Docstrings};
 use crate::workspace::{self, Cargo};
-use crate::{dist, gpu_kernels};
+use crate::{dist, gpu_kernels, natives, wheel};
 
 /// The crates that others can use from a registry.
 pub(crate) const PUBLISHED: [&str; 4] =
@@ -43,6 +43,9 @@ pub(crate) fn run(options: Options, cargo: Cargo) -> ExitCode {
     if has(Area::Languages) {
         check_published(cargo, &mut checks, &mut tally);
     }
+    if has(Area::Jobs) {
+        checks.run("natives", || is_done(natives::build(cargo)));
+    }
     if has(Area::Gpu) {
         checks.run("gpu-kernels", || check_gpu_kernels(cargo, &mut tally));
     }
@@ -68,15 +71,18 @@ fn check_sources(cargo: Cargo, checks: &mut Checks) {
     });
 }
 
-/// Whether the crates for others can be published, and that for chunkers compiles without threads.
+/// Whether the package for Python can be built, the crates for others can be published, and that for chunkers
+/// compiles without threads.
 fn check_published(cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
     checks.run("cdc without threads", || {
         let check = ["check", "--package", "onefold-cdc", "--no-default-features"];
         succeeds(cargo.command().args(check).env("RUSTFLAGS", "-D warnings"))
     });
     if cargo.offline {
+        tally.note_skip("wheel", "offline: it takes tools of registries");
         return tally.note_skip("publish", "offline: a package is compared with the registry");
     }
+    checks.run("wheel", || is_done(wheel::install(cargo).map(drop)));
     checks.run("publish", || {
         let mut publish = cargo.command();
         publish.args(["publish", "--dry-run", "--allow-dirty"]);
@@ -95,13 +101,7 @@ fn check_packages(options: Options, cargo: Cargo, checks: &mut Checks, tally: &m
             tally.note_skip(name, "offline: it takes tools of registries");
             continue;
         }
-        checks.run(name, || match check(cargo) {
-            Ok(()) => true,
-            Err(error) => {
-                println!("test: {error:#}");
-                false
-            }
-        });
+        checks.run(name, || is_done(check(cargo)));
     }
 }
 
@@ -258,6 +258,11 @@ pub(crate) fn summarise(require_all: bool, checks: &Checks, tally: &Tally) -> Ex
     let Counts { passed, failed, skipped } = total;
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether it was done; says why if not.
+pub(crate) fn is_done(result: Result<()>) -> bool {
+    result.inspect_err(|error| println!("test: {error:#}")).is_ok()
 }
 
 /// Whether `command` runs and succeeds; says why if it does not run.

@@ -12,6 +12,9 @@ use crate::{natives, programs};
 /// The name of these tests in the counts.
 const NAME: &str = "jobs";
 
+/// The name of those on HDFS and YARN together.
+const ON_YARN: &str = "jobs on YARN";
+
 /// The name of those that are repeated on a newer Java.
 const ON_NEWER: &str = "jobs on a newer Java";
 
@@ -19,11 +22,11 @@ const ON_NEWER: &str = "jobs on a newer Java";
 const COMPILED_FOR: u32 = 17;
 
 /// Runs the tests, and reads off the counts that Maven's test runner prints for each class; true if
-/// all passed. What touches the runtime most is repeated on a `newer` Java if asked for. `tell` says where an S3 server
-/// is.
+/// all passed. With `all` jobs run on YARN too, and what touches the runtime most is repeated on a newer Java. `tell` says
+/// where an S3 server is.
 pub(crate) fn run(
     cargo: Cargo,
-    newer: bool,
+    all: bool,
     tally: &mut Tally,
     tell: impl Fn(&mut Command),
     mut stream: impl FnMut(&mut Command, &mut dyn FnMut(&str)) -> std::io::Result<bool>,
@@ -39,10 +42,13 @@ pub(crate) fn run(
         println!("test: {error:#}");
         counts.note_unexplained_failure();
     }
-    let everything =
-        ["--fail-at-end", "--activate-profiles", "cluster", "package"].map(String::from);
-    let mut runs = vec![everything.to_vec()];
-    match newer.then(newer_java) {
+    let mut everything = vec!["--fail-at-end".to_owned(), "package".to_owned()];
+    match all {
+        true => everything.extend(["--activate-profiles", "cluster"].map(String::from)),
+        false => tally.note_skip(ON_YARN, LEFT),
+    }
+    let mut runs = vec![everything];
+    match all.then(newer_java) {
         Some(Some(java)) => runs.push(of_newer(&java)),
         Some(None) => tally.note_skip(ON_NEWER, "none in /usr/lib/jvm"),
         None => tally.note_skip(ON_NEWER, LEFT),

@@ -83,7 +83,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         tally = run_tests(options, cargo, &places, begun);
         tally.counts().failed == 0
     });
+    // some of the tests below take what they compile
     let beside = beside.unwrap_or_else(start);
+    if let Err(error) = beside.and_then(|beside| beside.finish(&mut checks, &mut tally)) {
+        println!("test: the checks beside the tests: {error:#}");
+        tally.note_failure("the checks");
+    }
     let has = |one| options.area.is_none_or(|area| area == one);
     if has(Area::Cluster) {
         try_cluster(cargo, &mut checks, &mut tally);
@@ -94,16 +99,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     if has(Area::Jobs) {
         checks.time("test jobs", || {
             let tell = |command: &mut Command| places.tell(command);
-            let newer = options.all;
-            jobs::run(cargo, newer, &mut tally, tell, |command, line| stream(command, line))
+            let all = options.all;
+            jobs::run(cargo, all, &mut tally, tell, |command, line| stream(command, line))
         });
     }
     if has(Area::Core) {
         check_kernels(options, cargo, &mut checks, &mut tally);
-    }
-    if let Err(error) = beside.and_then(|beside| beside.finish(&mut checks, &mut tally)) {
-        println!("test: the checks beside the tests: {error:#}");
-        tally.note_failure("the checks");
     }
     checks::summarise(options.require_all, &checks, &tally)
 }
@@ -136,13 +137,7 @@ fn try_cluster(cargo: Cargo, checks: &mut Checks, tally: &mut Tally) {
     if !programs::has_clusters() {
         return tally.note_skip(NAME, "no Ceph or no qemu-io here");
     }
-    checks.run(NAME, || match cluster_demo::run(cargo, true) {
-        Ok(()) => true,
-        Err(error) => {
-            println!("test: {error:#}");
-            false
-        }
-    });
+    checks.run(NAME, || checks::is_done(cluster_demo::run(cargo, true)));
 }
 
 /// The tests of the package for Python.
