@@ -241,7 +241,7 @@ pub fn try_restore(
     restore_to(tempfile::tempdir().unwrap(), repository, snapshot, options)
 }
 
-/// Restores over what is in `target`, and gives the issues that were told.
+/// Restores over what is in `target`. Returns the issues that the restore reported.
 pub fn restore_over(
     repository: &Repository,
     snapshot: &Snapshot,

@@ -2,16 +2,15 @@
 
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use onefold_backend::crash::CrashDisk;
 use onefold_backend::{Folder, MemoryFolder, Objects};
 use onefold_seal::ObjectId;
 use onefold_store::{Progress, Repository, StoreError, backup, forget};
-use onefold_testkit::first_found;
 use tempfile::TempDir;
 
-use super::trials::{Count, Tried};
+use super::trials::{Tried, stop_everywhere};
 use super::{Protection, chain, copy, expect_clean, init, names, small_chunks, try_back_up, write};
 
 /// What a repository and the memory of its client were when the client began.
@@ -60,22 +59,20 @@ impl Remembered {
         let new_disk = || self.disk.durable_states(2, 0).last().unwrap();
         let whole = new_disk();
         self.go_on(&whole, &mut Acknowledged::default()).map_err(|error| chain(&error))?;
-        let operations = whole.operations() + 8;
-        let states = AtomicU64::new(0);
-        let broken = first_found(0..operations + 1, |stop| {
+        stop_everywhere(whole.operations() + 8, cuts, |stop, states| {
             let disk = new_disk();
             disk.crash_after(stop);
             let mut told = Acknowledged::default();
             let _stopped = self.go_on(&disk, &mut told);
-            disk.durable_states(cuts, stop).find_map(|state| {
-                states.fetch_add(1, Ordering::Relaxed);
-                let broken = self.expect_promises_kept(&state, &told).err()?;
+            for state in disk.durable_states(cuts, stop) {
                 let step = disk.trace().last().map(ToString::to_string).unwrap_or_default();
-                Some(format!("stopped after operation {stop} ({step}): {broken}"))
-            })
-        });
-        let count = Count { operations, cuts, states: states.into_inner() };
-        broken.map_or(Ok(count), |(_, broken)| Err(broken))
+                self.expect_promises_kept(&state, &told).map_err(|broken| {
+                    format!("stopped after operation {stop} ({step}): {broken}")
+                })?;
+                states.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        })
     }
 
     fn expect_promises_kept(&self, disk: &CrashDisk, told: &Acknowledged) -> Result<(), String> {

@@ -6,18 +6,18 @@ use std::num::NonZero;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use onefold_backend::crash::CrashDisk;
 use onefold_backend::{MemoryObjects, Objects};
 use onefold_container::{Directory, container_id};
 use onefold_seal::ObjectId;
 use onefold_store::{Progress, Repository, Snapshot, StoreError, backup};
-use onefold_testkit::{first_found, random, text};
+use onefold_testkit::{random, text};
 use tempfile::TempDir;
 
 use super::picture::Picture;
-use super::trials::{Count, Trial, Tried};
+use super::trials::{Trial, Tried, stop_everywhere};
 use super::{
     Protection, back_up, chain, config, envelope, expect_clean, init, open, restored, try_back_up,
     try_open, write,
@@ -185,9 +185,7 @@ pub fn cut_power_while_making_a_repository(cuts: usize, protection: Protection) 
     };
     let whole = CrashDisk::new();
     make(&whole).map_err(|error| chain(&error))?;
-    let operations = whole.operations();
-    let states = AtomicU64::new(0);
-    let try_stop = |stop: u64| -> Result<(), String> {
+    stop_everywhere(whole.operations(), cuts, |stop, states| {
         let disk = CrashDisk::new();
         disk.crash_after(stop);
         let acknowledged = make(&disk).ok();
@@ -205,8 +203,5 @@ pub fn cut_power_while_making_a_repository(cuts: usize, protection: Protection) 
             states.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
-    };
-    let broken = first_found(0..operations + 1, |stop| try_stop(stop).err());
-    let count = Count { operations, cuts, states: states.into_inner() };
-    broken.map_or(Ok(count), |(_, broken)| Err(broken))
+    })
 }

@@ -33,6 +33,20 @@ impl fmt::Display for Count {
     }
 }
 
+/// Stops something after each of `operations`, on all cores. `try_stop` stops it once, counts the states that it
+/// looked at, at most `cuts`, and fails with the first promise that was broken.
+pub fn stop_everywhere(
+    operations: u64,
+    cuts: usize,
+    try_stop: impl Fn(u64, &AtomicU64) -> Result<(), String> + Sync,
+) -> Tried {
+    let states = AtomicU64::new(0);
+    match first_found(0..operations + 1, |stop| try_stop(stop, &states).err()) {
+        Some((_, broken)) => Err(broken),
+        None => Ok(Count { operations, cuts, states: states.into_inner() }),
+    }
+}
+
 /// Something that is done to a repository, and what must hold however it ends.
 pub trait Trial: Sync {
     /// What was acknowledged by the time it ended.
@@ -84,23 +98,21 @@ pub trait Trial: Sync {
         let whole = new_disk();
         self.try_on(&whole).1.map_err(|error| chain(&error))?;
         // Random names share directories or not, so the number of operations varies a little.
-        let operations = whole.operations() + 8;
-        let states = AtomicU64::new(0);
-        let broken = first_found(0..operations + 1, |stop| {
+        stop_everywhere(whole.operations() + 8, cuts, |stop, states| {
             let disk = new_disk();
             disk.crash_after(stop);
             let (acknowledged, _stopped) = self.try_on(&disk);
-            disk.durable_states(cuts, stop).enumerate().find_map(|(cut, state)| {
-                states.fetch_add(1, Ordering::Relaxed);
+            for (cut, state) in disk.durable_states(cuts, stop).enumerate() {
                 let kept = self.expect_promises_kept(Arc::new(state.objects()), &acknowledged);
-                let broken = kept.err()?;
-                let step = disk.trace().last().map(ToString::to_string);
-                let step = step.unwrap_or_else(|| "the start".into());
-                Some(format!("stopped after operation {stop} ({step}), state {cut}: {broken}"))
-            })
-        });
-        let count = Count { operations, cuts, states: states.into_inner() };
-        broken.map_or(Ok(count), |(_, broken)| Err(broken))
+                kept.map_err(|broken| {
+                    let step = disk.trace().last().map(ToString::to_string);
+                    let step = step.unwrap_or_else(|| "the start".into());
+                    format!("stopped after operation {stop} ({step}), state {cut}: {broken}")
+                })?;
+                states.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        })
     }
 
     /// Kills it after every `stride`-th operation, lets another one run on what is visible, and cuts
