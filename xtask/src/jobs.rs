@@ -22,7 +22,7 @@ const ON_NEWER: &str = "jobs on a newer Java";
 const COMPILED_FOR: u32 = 17;
 
 /// Runs the tests, and reads off the counts that Maven's test runner prints for each class; true if
-/// all passed. With `all` jobs run on YARN too, and what touches the runtime most is repeated on a newer Java. `tell` says
+/// all passed. With `all`, jobs run on YARN too, and what touches the runtime most is repeated on a newer Java. `tell` says
 /// where an S3 server is.
 pub(crate) fn run(
     cargo: Cargo,

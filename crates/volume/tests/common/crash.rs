@@ -407,9 +407,9 @@ pub(crate) struct Tally {
     pub(crate) refused: u64,
 }
 
-/// Cuts the power after every step of what `seed` says, and looks at so many states each time. Of
-/// some of these it cuts the opening everywhere as well. `look` gets each state of a pool before it is
-/// opened, and what was found in it then.
+/// Cuts the power after every step of the script of `seed`, and opens so many states each time. Some of these
+/// openings are cut off after every step as well. `look` gets each state of a pool before it is opened, and
+/// what was found in it then.
 pub(crate) fn cut_everywhere(
     seed: u64,
     states: usize,

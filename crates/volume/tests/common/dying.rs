@@ -324,8 +324,8 @@ impl Scene {
     }
 }
 
-/// Cuts the power after every step of what `seed` says, and looks at so many states each time. Returns
-/// how many calls came between steps.
+/// Cuts the power after every step of the script of `seed`, and opens so many states each time. Returns how
+/// many calls came between steps.
 pub(crate) fn cut_everywhere(seed: u64, states: usize) -> u64 {
     let whole = CrashDisk::new();
     let folder: Arc<dyn Folder> = Arc::new(whole.folder());
